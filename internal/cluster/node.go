@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"net/netip"
+
+	"github.com/berthlb/berth/internal/reason"
+)
+
+// Node is a Node of the cluster.
+type Node struct {
+	Name      string
+	Labels    map[string]string
+	Addresses []netip.Addr   // every address in its status
+	PodCIDRs  []netip.Prefix // of its pods
+
+	// Ready is the node's Ready condition; a missing one counts as not ready (rule E2).
+	Ready bool
+	// NetworkUnavailable is true while the node's network is not set up (rule E1).
+	NetworkUnavailable bool
+	// Leaving says why the node is leaving; nil if it is not (rule E6).
+	Leaving *reason.Reason
+}
+
+// Member is what a node's speaker says of itself in gossip: everything the election uses that is not an API object
+// (rule E8).
+type Member struct {
+	Node string
+	// ProxyReady is true if kube-proxy has served on the node since it booted (rule P21).
+	ProxyReady bool
+	// Stale is true if the speaker has not heard from the API server for 30 s (rule E9).
+	Stale bool
+	// Restarting is true if the speaker has stopped to come back (rule E5).
+	Restarting bool
+	// Links are the node's links that are up and can carry announcements.
+	Links []Link
+	// Versions of the election the speaker can compute (rule E11).
+	Versions []int
+}
+
+// Link is a link of a node that can carry announcements.
+type Link struct {
+	Name    string
+	Index   int
+	MAC     [6]byte
+	Subnets []netip.Prefix // the masked prefixes of its addresses
+	IPv4    bool           // has an IPv4 address
+}
+
+// Facts are what one speaker knows that is no API object: who is alive, and what each says of itself.
+type Facts struct {
+	// Self is the speaker's own node; empty for the controller, which announces nothing.
+	Self string
+	// Members are the live speakers by node name, Self included.
+	Members map[string]*Member
+	// Epoch grows with every change of members and links that may make an announcement necessary again (rule P4).
+	Epoch uint64
+}
