@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/berthlb/berth/internal/reason"
 )
@@ -13,8 +14,10 @@ type Node struct {
 	Addresses []netip.Addr   // every address in its status
 	PodCIDRs  []netip.Prefix // of its pods
 
-	// Ready is the node's Ready condition; a missing one counts as not ready (rule E2).
-	Ready bool
+	// Ready is the node's Ready condition; a missing one counts as not ready. ReadySince is when it last changed, on
+	// the API server's clock; zero if unknown: a change counts only when it has stood (rule E2).
+	Ready      bool
+	ReadySince time.Time
 	// NetworkUnavailable is true while the node's network is not set up (rule E1).
 	NetworkUnavailable bool
 	// Leaving says why the node is leaving; nil if it is not (rule E6).
@@ -52,6 +55,8 @@ type Facts struct {
 	Self string
 	// Members are the live speakers by node name, Self included.
 	Members map[string]*Member
+	// Down are nodes whose speaker was alive before and is held dead now. The node itself may be dead, or only its speaker.
+	Down map[string]bool
 	// Epoch grows with every change of members and links that may make an announcement necessary again (rule P4).
 	Epoch uint64
 }

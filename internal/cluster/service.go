@@ -72,7 +72,18 @@ type Service struct {
 	// HealthCheckPort is the port on which kube-proxy tells whether this node has endpoints; 0 unless Local.
 	HealthCheckPort uint16
 
+	// Endpoints of the Service, for IPv4 and IPv6: kube-proxy keeps the two apart, so do we (rule P7).
+	Endpoints4, Endpoints6 Endpoints
+
 	Recorded Record
+}
+
+// EndpointsOf are the Service's endpoints of one family.
+func (s *Service) EndpointsOf(family Family) Endpoints {
+	if family == IPv4 {
+		return s.Endpoints4
+	}
+	return s.Endpoints6
 }
 
 // Record is what a Service's status holds: what was given to it before.
@@ -84,8 +95,10 @@ type Record struct {
 	// Pools are the pools recorded for the addresses, one for each in order; nil without a record of ours. The name
 	// stays after the pool is gone (rule A10).
 	Pools []string
-	// ByUs is true if a condition of ours says that the addresses are from Berth (rule A14).
+	// ByUs is true if the Service carries an Allocated condition of ours.
 	ByUs bool
+	// Named are the addresses that condition names: those are from Berth, whatever pools say today (rule A14).
+	Named []netip.Addr
 	// Since is when the Allocated condition last changed; zero without a record of ours.
 	Since time.Time
 	// Announced is true if the Service has been announced before (rule L5).

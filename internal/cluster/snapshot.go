@@ -1,5 +1,10 @@
 package cluster
 
+import (
+	"net/netip"
+	"time"
+)
+
 // Advertisement is an L2Advertisement.
 type Advertisement struct {
 	Name string
@@ -56,8 +61,9 @@ type Snapshot struct {
 	Services       []*Service // of type LoadBalancer, ours or not
 	Pools          []*Pool
 	Nodes          []*Node
-	Namespaces     map[string]*Namespace
 	Advertisements []*Advertisement
-	Endpoints      map[Name]Endpoints
+	ServiceCIDRs   []netip.Prefix
 	Facts          Facts
+	// Now is the time the picture was taken, on the API server's clock as far as it is known.
+	Now time.Time
 }
