@@ -1,0 +1,309 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netns"
+)
+
+// marker is a variable that every process of a test's sandbox carries; its value names the test.
+const marker = "BERTH_SANDBOX_TEST"
+
+// TestMain lets this program play the processes of a sandbox: with the marker set it is a program that uses one.
+func TestMain(m *testing.M) {
+	Dispatch()
+	if os.Getenv(marker) == "" {
+		os.Exit(m.Run())
+	}
+	if _, inside := Inside(); inside {
+		os.Exit(inner())
+	}
+	if err := FollowParent(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code, err := Run(Config{Rung: Rung(os.Getenv("TEST_RUNG")[0]), Cache: os.Getenv("BERTH_CACHE")})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// inner does what a lab does: files, a named network namespace, processes in the background. Then it says so and waits,
+// or ends as it is told.
+func inner() int {
+	if _, err := netns.NewNamed("left"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := os.WriteFile(filepath.Join(os.TempDir(), "left"), nil, 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	orphan := exec.Command("sh", "-c", "setsid sleep 1000 & sleep 1000")
+	if err := orphan.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("ready", os.Getpid())
+	if line, _ := bufio.NewReader(os.Stdin).ReadString('\n'); line == "end\n" {
+		return 7
+	}
+	return 1
+}
+
+// outside is a running program that uses a sandbox.
+type outside struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	name  string
+}
+
+func start(t *testing.T, rung Rung) *outside {
+	t.Helper()
+	if err := probe(rung); err != nil {
+		t.Skipf("rung %c does not work here: %v", rung, err)
+	}
+	o := &outside{cmd: exec.Command("/proc/self/exe"), name: t.Name()}
+	o.cmd.Env = append(os.Environ(), marker+"="+o.name, "TEST_RUNG="+string(rung), "BERTH_CACHE="+t.TempDir())
+	o.cmd.Stderr = os.Stderr
+	stdin, err := o.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.stdin = stdin
+	stdout, err := o.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.cmd.Process.Kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "ready ") {
+		t.Fatalf("the inner process said %q, %v", line, err)
+	}
+	return o
+}
+
+// marked answers the ids of all processes of the test's sandbox, by a variable of their environment.
+func marked(name string) []int {
+	var pids []int
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		if strings.Contains(string(text)+"\x00", marker+"="+name+"\x00") {
+			var pid int
+			fmt.Sscanf(path, "/proc/%d/environ", &pid)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// inSandbox counts the processes of the test that are in another network namespace than this one.
+func (o *outside) inSandbox(t *testing.T) int {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, pid := range marked(o.name) {
+		if link, err := os.Readlink("/proc/" + itoa(pid) + "/ns/net"); err == nil && link != own {
+			count++
+		}
+	}
+	return count
+}
+
+func initOf(t *testing.T, o *outside) int {
+	t.Helper()
+	for _, pid := range marked(o.name) {
+		if text, _ := os.ReadFile("/proc/" + itoa(pid) + "/cmdline"); strings.HasPrefix(string(text), initName+"\x00") {
+			return pid
+		}
+	}
+	t.Fatal("no lab-init runs")
+	return 0
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason string
+		rung   Rung
+		end    func(t *testing.T, o *outside)
+	}{
+		"OuterKilled": {"a killed test takes its sandbox along", RungB, func(_ *testing.T, o *outside) {
+			_ = o.cmd.Process.Kill()
+		}},
+		"InitKilled": {"a killed lab-init takes its namespace along", RungB, func(t *testing.T, o *outside) {
+			_ = syscall.Kill(initOf(t, o), syscall.SIGKILL)
+		}},
+		"InnerKilled": {"a killed inner process ends the sandbox", RungB, func(t *testing.T, o *outside) {
+			for _, pid := range marked(o.name) {
+				if parentOf(pid) == initOf(t, o) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+					return
+				}
+			}
+		}},
+		"Ended":           {"an ordinary end leaves no background process", RungB, func(_ *testing.T, o *outside) { fmt.Fprintln(o.stdin, "end") }},
+		"UserOuterKilled": {"the same holds in a user namespace", RungC, func(_ *testing.T, o *outside) { _ = o.cmd.Process.Kill() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mounts, err := os.ReadFile("/proc/self/mountinfo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := start(t, test.rung)
+			eventually(t, "the test must see what could be left", func() error {
+				if n := o.inSandbox(t); n < 5 { // lab-init, the inner process, the shell and its two sleeps
+					return fmt.Errorf("%d processes in the sandbox", n)
+				}
+				return nil
+			})
+			test.end(t, o)
+			_ = o.cmd.Wait()
+			eventually(t, test.reason, func() error {
+				if left := marked(o.name); len(left) > 0 {
+					return fmt.Errorf("processes left: %v", left)
+				}
+				return nil
+			})
+			after, err := os.ReadFile("/proc/self/mountinfo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(mounts), string(after)); diff != "" {
+				t.Errorf("mounts changed:\n%s", diff)
+			}
+			for _, path := range []string{"/run/netns/left", Dir} {
+				if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s is seen outside: %v", path, err)
+				}
+			}
+		})
+	}
+}
+
+func TestExitCodePassesThrough(t *testing.T) {
+	o := start(t, RungB)
+	fmt.Fprintln(o.stdin, "end")
+	var exit *exec.ExitError
+	if err := o.cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("the outer process ended with %v, the inner one with 7", err)
+	}
+}
+
+func TestOrphanIsEndedByTheNextStart(t *testing.T) {
+	orphan := exec.Command("sleep", "1000")
+	if err := orphan.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = orphan.Wait(); close(ended) }()
+	t.Cleanup(func() { _ = orphan.Process.Kill() })
+
+	r := recordsIn(t.TempDir())
+	if _, err := r.add(orphan.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.endOrphans(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+		t.Fatal("a sandbox was ended though the process that wanted it lives")
+	default:
+	}
+	forgeGoneWanter(t, r)
+	if err := r.endOrphans(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if left, _ := os.ReadDir(r.dir); len(left) != 0 {
+		t.Errorf("records left: %v", left)
+	}
+}
+
+// forgeGoneWanter makes the one record say that a process which has gone wanted the sandbox.
+func forgeGoneWanter(t *testing.T, r records) {
+	t.Helper()
+	paths, _ := filepath.Glob(filepath.Join(r.dir, "*.json"))
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := strings.Replace(string(text), `"wanters":[`, `"wanters":[{"pid":1,"start":"never"},`, 1)
+	if err := os.WriteFile(paths[0], []byte(forged), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	refuse := func(rungs string) func(Rung) error {
+		return func(r Rung) error {
+			if strings.ContainsRune(rungs, rune(r)) {
+				return errors.New("unshare: operation not permitted")
+			}
+			return nil
+		}
+	}
+	for name, test := range map[string]struct {
+		reason, refused, force, least string
+		root                          bool
+		want                          Rung
+		fails                         bool
+	}{
+		"Root":         {reason: "root takes the best", root: true, want: RungB},
+		"User":         {reason: "others take a user namespace", want: RungC},
+		"RootRefused":  {reason: "a root without rights falls to C", root: true, refused: "B", want: RungC},
+		"NoNamespaces": {reason: "a plain container falls to D", refused: "BC", want: RungD},
+		"Forced":       {reason: "C can be forced", root: true, force: "C", want: RungC},
+		"ForcedFails":  {reason: "a forced rung is not replaced", force: "B", fails: true},
+		"TooLittle":    {reason: "less than asked for is a failure", least: "B", fails: true},
+		"Enough":       {reason: "the least is enough", least: "C", want: RungC},
+		"Nonsense":     {reason: "a wrong value is named", force: "X", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := map[string]string{"BERTH_RUNG": test.force, "BERTH_MIN_RUNG": test.least}
+			got, err := choose(func(name string) string { return env[name] }, test.root, refuse(test.refused))
+			if (err != nil) != test.fails || got.Rung != test.want {
+				t.Errorf("%s: got %v, %v", test.reason, got, err)
+			}
+		})
+	}
+}
+
+// eventually asks until the condition holds, ten seconds at most.
+func eventually(t *testing.T, reason string, condition func() error) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s: %v", reason, err)
+		case <-tick.C:
+		}
+	}
+}
