@@ -1,0 +1,71 @@
+package compile
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/reason"
+)
+
+// The signs of a node that is leaving (rule E6). kubelet's message about a shutdown is that of
+// k8s.io/kubernetes/pkg/kubelet/nodeshutdown.
+const (
+	shutdownMessage = "node is shutting down"
+	taintOutOfOrder = "node.kubernetes.io/out-of-service"
+	taintScaleDown  = "ToBeDeletedByClusterAutoscaler"
+)
+
+// Node compiles a Node.
+func Node(object *corev1.Node) *cluster.Node {
+	node := &cluster.Node{Name: object.Name, Labels: object.Labels, Leaving: leaving(object)}
+	for i := range object.Status.Addresses {
+		if address, err := netip.ParseAddr(object.Status.Addresses[i].Address); err == nil {
+			node.Addresses = append(node.Addresses, address.Unmap())
+		}
+	}
+	for _, text := range object.Spec.PodCIDRs {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			node.PodCIDRs = append(node.PodCIDRs, prefix.Masked())
+		}
+	}
+	for i := range object.Status.Conditions {
+		condition := &object.Status.Conditions[i]
+		switch condition.Type {
+		case corev1.NodeReady:
+			node.Ready = condition.Status == corev1.ConditionTrue
+			node.ReadySince = condition.LastTransitionTime.Time
+		case corev1.NodeNetworkUnavailable:
+			node.NetworkUnavailable = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return node
+}
+
+// leaving says why the node is leaving; nil if it is not. Cordoning is no reason (rule E7).
+func leaving(object *corev1.Node) *reason.Reason {
+	if object.DeletionTimestamp != nil {
+		return reason.New(reason.NodeLeaving, "the Node object is being deleted")
+	}
+	if _, excluded := object.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+		return reason.New(reason.NodeLeaving, "the node has the label %s", corev1.LabelNodeExcludeBalancers)
+	}
+	for i := range object.Spec.Taints {
+		if key := object.Spec.Taints[i].Key; key == taintOutOfOrder || key == taintScaleDown {
+			return reason.New(reason.NodeLeaving, "the node has the taint %s", key)
+		}
+	}
+	for i := range object.Status.Conditions {
+		condition := &object.Status.Conditions[i]
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionFalse && condition.Message == shutdownMessage {
+			return reason.New(reason.NodeLeaving, "the node is shutting down")
+		}
+	}
+	return nil
+}
+
+// Namespace compiles a Namespace.
+func Namespace(object *corev1.Namespace) *cluster.Namespace {
+	return &cluster.Namespace{Name: object.Name, Labels: object.Labels}
+}

@@ -1,0 +1,118 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/berthlb/berth/api/v1beta1"
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/reason"
+)
+
+// Pool compiles a pool. One that cannot be used has a Problem and no ranges.
+func Pool(object *v1beta1.IPAddressPool) *cluster.Pool {
+	pool := &cluster.Pool{
+		Name:          object.Name,
+		UID:           string(object.UID),
+		Created:       object.CreationTimestamp.Time,
+		Labels:        object.Labels,
+		AutoAssign:    object.Spec.AutoAssign == nil || *object.Spec.AutoAssign,
+		AvoidBuggyIPs: object.Spec.AvoidBuggyIPs,
+	}
+	pool.Problem = fill(pool, &object.Spec)
+	if pool.Problem != nil {
+		pool.Ranges = nil
+	}
+	return pool
+}
+
+// fill fills in what can fail, and says what did.
+func fill(pool *cluster.Pool, spec *v1beta1.IPAddressPoolSpec) *reason.Reason {
+	ranges, err := ranges(spec.Addresses, spec.Exclude)
+	if err != nil {
+		return reason.New(reason.InvalidRange, "%v", err)
+	}
+	pool.Ranges = ranges
+	allocation := spec.ServiceAllocation
+	if allocation == nil {
+		return nil
+	}
+	pool.Priority = allocation.Priority
+	pool.Namespaces = slices.Sorted(slices.Values(allocation.Namespaces))
+	var problem *reason.Reason
+	pool.NamespaceSelectors, problem = selectors("serviceAllocation.namespaceSelectors", allocation.NamespaceSelectors)
+	if problem != nil {
+		return problem
+	}
+	pool.ServiceSelectors, problem = selectors("serviceAllocation.serviceSelectors", allocation.ServiceSelectors)
+	return problem
+}
+
+// ranges is the exact set of addresses less the excluded ones, as sorted ranges (rule P17).
+func ranges(addresses, exclude []v1beta1.AddressText) ([]netipx.IPRange, error) {
+	var set netipx.IPSetBuilder
+	for i, text := range addresses {
+		one, err := Range(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("spec.addresses[%d]: %w", i, err)
+		}
+		set.AddRange(one)
+	}
+	for i, text := range exclude {
+		one, err := Range(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("spec.exclude[%d]: %w", i, err)
+		}
+		set.RemoveRange(one)
+	}
+	exact, err := set.IPSet()
+	if err != nil {
+		return nil, fmt.Errorf("unite the addresses: %w", err)
+	}
+	return exact.Ranges(), nil
+}
+
+// Range reads a CIDR, a range FIRST-LAST or a single address (rule A6). It refuses, with the text in the message, what
+// the rules of form of v1beta1.AddressText refuse, and IPv6 ranges that end before they start.
+func Range(text string) (netipx.IPRange, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		if prefix != prefix.Masked() {
+			return netipx.IPRange{}, fmt.Errorf(
+				"%s has host bits set: write the network address of this prefix, or FIRST-LAST for a part of it", text)
+		}
+		return netipx.RangeOfPrefix(prefix), nil
+	}
+	if address, err := parseAddress(text); err == nil {
+		return netipx.IPRangeFrom(address, address), nil
+	}
+	first, last, dash := strings.Cut(text, "-")
+	from, fromErr := parseAddress(strings.TrimSpace(first))
+	to, toErr := parseAddress(strings.TrimSpace(last))
+	switch {
+	case !dash || fromErr != nil || toErr != nil:
+		return netipx.IPRange{}, fmt.Errorf(
+			"%q is not a CIDR (192.0.2.0/24), a range (192.0.2.10-192.0.2.20) or a single address (192.0.2.10)", text)
+	case from.Is4() != to.Is4():
+		return netipx.IPRange{}, fmt.Errorf("%s mixes IPv4 and IPv6: both ends of a range must be of one family", text)
+	case to.Less(from):
+		return netipx.IPRange{}, fmt.Errorf("%s ends before it starts: write the lower address first", text)
+	}
+	return netipx.IPRangeFrom(from, to), nil
+}
+
+// parseAddress reads an address without a zone, and not an IPv4 address dressed as IPv6: the API server's isIP, which
+// the rules of form use, takes neither.
+func parseAddress(text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("read address: %w", err)
+	}
+	if address.Zone() != "" || address.Is4In6() {
+		return netip.Addr{}, fmt.Errorf("read address %q: it has a zone or is IPv4 written as IPv6", text)
+	}
+	return address, nil
+}

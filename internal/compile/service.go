@@ -1,0 +1,191 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berthlb/berth/api/v1beta1"
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/reason"
+)
+
+// Options say which Services are this installation's (rule A1).
+type Options struct {
+	// LoadBalancerClass is the class that names this installation. Example: "berth.dev/berth".
+	LoadBalancerClass string
+	// Default is true if Services without a class are this installation's too.
+	Default bool
+}
+
+// Service compiles a Service; nil if it is not of type LoadBalancer.
+func Service(object *corev1.Service, options Options) *cluster.Service {
+	if object.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return nil
+	}
+	service := &cluster.Service{
+		Name:             cluster.Name{Namespace: object.Namespace, Name: object.Name},
+		UID:              string(object.UID),
+		Created:          object.CreationTimestamp.Time,
+		Labels:           object.Labels,
+		Ours:             object.DeletionTimestamp == nil && options.serves(object.Spec.LoadBalancerClass),
+		Families:         families(object),
+		FamilyPolicy:     familyPolicy(object.Spec.IPFamilyPolicy),
+		Policy:           trafficPolicy(object.Spec.ExternalTrafficPolicy),
+		Ports:            ports(object.Spec.Ports),
+		Selector:         canonicalSelector(object.Spec.Selector),
+		RequestPool:      strings.TrimSpace(object.Annotations[v1beta1.AnnotationPool]),
+		ClusterAddresses: clusterAddresses(object),
+		HealthCheckPort:  uint16(object.Spec.HealthCheckNodePort), //nolint:gosec // the API server keeps it in 0..65535
+		Recorded:         record(object),
+	}
+	service.Request, service.RequestProblem = request(object)
+	return service
+}
+
+// serves is true if a Service of that class is this installation's.
+func (o Options) serves(class *string) bool {
+	if class == nil {
+		return o.Default
+	}
+	return *class == o.LoadBalancerClass
+}
+
+// families are those of the Service's ClusterIPs; a Service that has none yet, or is headless, wants spec.ipFamilies.
+func families(object *corev1.Service) []cluster.Family {
+	var wanted []cluster.Family
+	for _, text := range object.Spec.ClusterIPs {
+		if address, err := netip.ParseAddr(text); err == nil {
+			wanted = append(wanted, cluster.FamilyOf(address))
+		}
+	}
+	if len(wanted) > 0 {
+		return wanted
+	}
+	for _, family := range object.Spec.IPFamilies {
+		if family == corev1.IPv6Protocol {
+			wanted = append(wanted, cluster.IPv6)
+		} else {
+			wanted = append(wanted, cluster.IPv4)
+		}
+	}
+	return wanted
+}
+
+func familyPolicy(policy *corev1.IPFamilyPolicy) cluster.FamilyPolicy {
+	switch {
+	case policy == nil:
+		return cluster.SingleStack
+	case *policy == corev1.IPFamilyPolicyPreferDualStack:
+		return cluster.PreferDualStack
+	case *policy == corev1.IPFamilyPolicyRequireDualStack:
+		return cluster.RequireDualStack
+	default:
+		return cluster.SingleStack
+	}
+}
+
+func trafficPolicy(policy corev1.ServiceExternalTrafficPolicy) cluster.TrafficPolicy {
+	if policy == corev1.ServiceExternalTrafficPolicyLocal {
+		return cluster.PolicyLocal
+	}
+	return cluster.PolicyCluster
+}
+
+func ports(list []corev1.ServicePort) []cluster.Port {
+	compiled := make([]cluster.Port, 0, len(list))
+	for i := range list {
+		port := cluster.Port{Protocol: string(list[i].Protocol), Number: uint16(list[i].Port)} //nolint:gosec // 1..65535 by the API
+		if port.Protocol == "" {
+			port.Protocol = string(corev1.ProtocolTCP)
+		}
+		compiled = append(compiled, port)
+	}
+	return compiled
+}
+
+func clusterAddresses(object *corev1.Service) []netip.Addr {
+	var addresses []netip.Addr
+	for _, text := range slices.Concat(object.Spec.ClusterIPs, object.Spec.ExternalIPs) {
+		if address, err := netip.ParseAddr(text); err == nil {
+			addresses = append(addresses, address.Unmap())
+		}
+	}
+	return addresses
+}
+
+// request reads the wish for addresses: the annotation, else spec.loadBalancerIP (rule A3).
+func request(object *corev1.Service) ([]netip.Addr, *reason.Reason) {
+	source, text := "annotation "+v1beta1.AnnotationAddresses, object.Annotations[v1beta1.AnnotationAddresses]
+	if strings.TrimSpace(text) == "" {
+		source, text = "spec.loadBalancerIP", object.Spec.LoadBalancerIP
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var wish []netip.Addr
+	for part := range strings.SplitSeq(text, ",") {
+		address, err := netip.ParseAddr(strings.TrimSpace(part))
+		if err != nil || address.Zone() != "" {
+			return nil, reason.New(reason.InvalidRequest, "%s: %q is not an IP address", source, strings.TrimSpace(part))
+		}
+		address = address.Unmap()
+		if slices.ContainsFunc(wish, func(a netip.Addr) bool { return cluster.FamilyOf(a) == cluster.FamilyOf(address) }) {
+			return nil, reason.New(reason.InvalidRequest, "%s: %q names two %s addresses, at most one of each family can be had",
+				source, text, cluster.FamilyOf(address))
+		}
+		wish = append(wish, address)
+	}
+	return wish, nil
+}
+
+// record reads back what the Service's status holds. Entries that are no address, or repeat one, are garbage; a host
+// name alone is another load balancer's and garbage too.
+func record(object *corev1.Service) cluster.Record {
+	var record cluster.Record
+	for i := range object.Status.LoadBalancer.Ingress {
+		address, err := netip.ParseAddr(object.Status.LoadBalancer.Ingress[i].IP)
+		if err != nil || address.Zone() != "" || slices.Contains(record.Addresses, address.Unmap()) {
+			record.Garbage = true
+			continue
+		}
+		record.Addresses = append(record.Addresses, address.Unmap())
+	}
+	if condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAllocated); condition != nil {
+		record.ByUs = true
+		record.Since = condition.LastTransitionTime.Time
+		record.Named = addressesIn(condition.Message)
+	}
+	if condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionPool); condition != nil {
+		record.Pools = splitPools(condition)
+	}
+	record.Announced = meta.IsStatusConditionTrue(object.Status.Conditions, v1beta1.ConditionAnnounced)
+	return record
+}
+
+// addressesIn are the addresses among the words of a message.
+func addressesIn(message string) []netip.Addr {
+	var named []netip.Addr
+	for word := range strings.FieldsFuncSeq(message, func(r rune) bool { return r == ' ' || r == ',' || r == ';' }) {
+		if address, err := netip.ParseAddr(word); err == nil {
+			named = append(named, address.Unmap())
+		}
+	}
+	return named
+}
+
+// splitPools reads the pools' names, one per address, from the Pool condition.
+func splitPools(condition *metav1.Condition) []string {
+	if condition.Message == "" {
+		return nil
+	}
+	names := strings.Split(condition.Message, ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	return names
+}
