@@ -1,0 +1,124 @@
+# Everything a person or CI does with this repository. `make` alone prints what there is.
+#
+# Each target that builds begins with hack/doctor, which says what the machine lacks. All that targets leave behind is
+# in the cache folder (BERTH_CACHE), but for the binaries in bin/.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# ---- the environment of every command below
+
+export BERTH_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/berth
+# Go's temporary files take gigabytes while Kubernetes is built: never in the temp folder, which may be memory.
+export GOTMPDIR := $(BERTH_CACHE)/tmp
+# A clone that belongs to another user makes git refuse, and Go's stamping of versions fail with it.
+export GOFLAGS := -buildvcs=false
+export GOWORK := off
+# nft and iptables are in sbin, which the PATH of an ordinary user lacks on Debian.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+# Empty if the installed Go is new enough, else the toolchain for it to fetch (Debian's Go does not by itself).
+toolchain := $(shell hack/doctor --toolchain)
+ifneq ($(toolchain),)
+export GOTOOLCHAIN := $(toolchain)
+endif
+
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
+ldflags := -s -w -X main.version=$(VERSION)
+
+# ---- what the recipes are made of
+
+steps := hack/steps
+testsum := $(BERTH_CACHE)/bin/testsum
+lab := $(BERTH_CACHE)/bin/lab
+tool = go tool -modfile=$(CURDIR)/hack/tools/go.mod
+modules := . e2e e2e/cluster hack/tools
+
+.PHONY: help
+help: ## print this list
+	@echo 'Berth: external addresses for Kubernetes Services on bare metal. Targets:'
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo 'Variables: BERTH_CACHE (folder for all that is built and kept, now $(BERTH_CACHE)),'
+	@echo '  BERTH_NO_INSTALL=1 (install no packages), KEEP_GOING=1 (go on after a failed step).'
+
+# ---- for everyone
+
+.PHONY: demo
+demo: doctor-demo $(lab) ## see Berth at work: a small cluster, a Service, a failover
+	@$(lab) build
+	@$(lab) demo
+
+.PHONY: lab
+lab: doctor-demo $(lab) ## a shell in a small cluster with kubectl working
+	@$(lab) build
+	@$(lab) shell
+
+.PHONY: test
+test: doctor-test ## unit tests, API tests, and scenes on a real cluster in network namespaces
+	@$(steps) \
+		'build|900|$(MAKE) build lab-build' \
+		'unit|600|$(MAKE) unit' \
+		'e2e|1500|$(MAKE) e2e'
+
+.PHONY: unit
+unit: doctor-build $(testsum) ## unit tests alone
+	@$(testsum) go test -json -timeout 5m ./...
+
+.PHONY: e2e
+e2e: doctor-test $(testsum) $(lab) ## scenes alone; SCENE=name for one, COUNT=n to repeat it
+	@$(lab) build
+	@cd e2e && SCENE='$(SCENE)' COUNT='$(COUNT)' $(testsum) -v go test -json -count=1 -timeout 60m ./...
+
+.PHONY: build
+build: doctor-build ## the programs, into bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./controller ./speaker
+
+# ---- for those who change Berth
+
+.PHONY: check
+check: doctor-build ## what needs no run: format, vet, lint, generated files, modules, scripts, links, arrows
+	@$(steps) \
+		'gofmt|60|hack/check gofmt' \
+		'scripts|60|hack/check scripts' \
+		'vet|900|go vet ./... && cd e2e && go vet ./...' \
+		'vet arm64|900|GOARCH=arm64 go vet ./...' \
+		'laws and links|300|go test -count=1 .' \
+		'generated|300|hack/generate --check' \
+		'tidy|300|hack/check tidy $(modules)' \
+		'lint|900|$(MAKE) lint'
+
+.PHONY: lint
+lint: doctor-build
+	@$(tool) golangci-lint run ./...
+	@cd e2e && $(tool) golangci-lint run ./...
+
+.PHONY: generate
+generate: doctor-build ## write the generated files anew
+	@hack/generate
+
+.PHONY: doctor
+doctor: ## what this machine has and lacks, for all targets
+	@hack/doctor test-more
+
+# ---- parts of the above
+
+# A target's doctor runs once, also when the target is made of others.
+.PHONY: doctor-build doctor-demo doctor-test doctor-test-more
+doctor-build doctor-demo doctor-test doctor-test-more:
+	@[ -n "$$BERTH_DOCTOR_DONE" ] || hack/doctor --quiet $(@:doctor-%=%)
+ifneq ($(filter test test-more check,$(MAKECMDGOALS)),)
+export BERTH_DOCTOR_DONE := yes
+endif
+
+.PHONY: lab-build
+lab-build: doctor-demo $(lab)
+	@$(lab) build
+
+# Built anew each time; Go's own cache makes that quick, and knows better than make what has changed.
+.PHONY: $(lab)
+$(lab): | doctor-demo
+	@cd e2e && go build -o $@ ./cmd/lab
+
+$(testsum): $(wildcard hack/tools/testsum/*.go) | doctor-build
+	@cd hack/tools && go build -o $@ ./testsum
