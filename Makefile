@@ -99,7 +99,7 @@ generate: doctor-build ## write the generated files anew
 
 .PHONY: doctor
 doctor: ## what this machine has and lacks, for all targets
-	@hack/doctor test-more
+	@hack/doctor --look test-more
 
 # ---- parts of the above
 
