@@ -1,0 +1,48 @@
+package agent
+
+import "time"
+
+// The pace of the loop: quick for one change, bounded in cost for many.
+const (
+	settle  = 50 * time.Millisecond  // after the first wake, so that a burst of events is one run
+	rest    = 10                     // times the last run's duration between runs: at most a tenth of a core
+	maxRest = time.Second            // but never longer
+	confirm = 250 * time.Millisecond // how often ownership is confirmed while nothing happens (rule P1 allows 1 s)
+	resync  = 30 * time.Second       // how often everything is decided anew without a wake (fault F81)
+)
+
+// pace says when the loop may run next.
+type pace struct {
+	ended time.Time     // when the last run ended
+	took  time.Duration // how long it took
+	first time.Time     // the first wake since; zero if there is none
+}
+
+// woken notes a wake.
+func (p *pace) woken(now time.Time) {
+	if p.first.IsZero() {
+		p.first = now
+	}
+}
+
+// ran notes a run.
+func (p *pace) ran(started, ended time.Time) {
+	p.ended, p.took, p.first = ended, ended.Sub(started), time.Time{}
+}
+
+// next is when the loop is to run: settled after the first wake and rested after the last run, at the latest when a
+// resync is due.
+func (p *pace) next() time.Time {
+	due := p.ended.Add(resync)
+	if p.first.IsZero() {
+		return due
+	}
+	at := p.first.Add(settle)
+	if rested := p.ended.Add(min(rest*p.took, maxRest)); rested.After(at) {
+		at = rested
+	}
+	if at.After(due) {
+		return due
+	}
+	return at
+}
