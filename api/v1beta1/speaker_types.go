@@ -58,6 +58,12 @@ type SpeakerStatus struct {
 	// +optional
 	MembersSeen int32 `json:"membersSeen"`
 
+	// members are the names of those speakers' nodes, in order. Example: ["n1", "n2", "n3"].
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Members []string `json:"members,omitempty"`
+
 	// stale is true while the speaker has not heard from the API server for 30 seconds. Example: false.
 	// +optional
 	Stale bool `json:"stale,omitempty"`

@@ -427,6 +427,11 @@ func (in *SpeakerStatus) DeepCopyInto(out *SpeakerStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Members != nil {
+		in, out := &in.Members, &out.Members
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ElectionVersions != nil {
 		in, out := &in.ElectionVersions, &out.ElectionVersions
 		*out = make([]int32, len(*in))
