@@ -140,6 +140,8 @@ func (r *Reporter) changes() []Condition {
 		condition := decide(table, service, denied)
 		recorded, has := r.writer.Recorded(service.Name)
 		switch {
+		case !has && condition.Why.Word == reason.NoAddress:
+			// Its condition berth.dev/Allocated says why; one write is enough.
 		case !has:
 			first = append(first, condition)
 		case recorded.True != condition.True || !recorded.Why.Equal(condition.Why):
