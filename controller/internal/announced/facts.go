@@ -10,20 +10,26 @@ import (
 )
 
 // factsFrom reads the facts that speakers publish. A speaker is alive if more than half of the others see it: its own
-// object cannot say that it has died. One without others is taken at its word.
+// object cannot say that it has died. Where nobody sees anybody, as between two nodes whose gossip is cut, each goes on
+// alone (rule P2), and so all are taken at their word.
 func factsFrom(speakers map[string]*v1beta1.Speaker) cluster.Facts {
-	facts := cluster.Facts{Members: map[string]*cluster.Member{}, Down: map[string]bool{}}
+	all := cluster.Facts{Members: map[string]*cluster.Member{}, Down: map[string]bool{}}
+	seen := cluster.Facts{Members: map[string]*cluster.Member{}, Down: map[string]bool{}}
 	for name, speaker := range speakers {
 		if speaker.Status.GossipAddress == "" {
 			continue // has not joined yet
 		}
+		all.Members[name] = member(name, &speaker.Status)
 		if seenByOthers(name, speakers) {
-			facts.Members[name] = member(name, &speaker.Status)
+			seen.Members[name] = all.Members[name]
 		} else {
-			facts.Down[name] = true
+			seen.Down[name] = true
 		}
 	}
-	return facts
+	if len(seen.Members) == 0 {
+		return all
+	}
+	return seen
 }
 
 // seenByOthers is true if more than half of the other speakers that have joined list it as a member.

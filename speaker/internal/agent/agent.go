@@ -105,7 +105,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-confirmation.C:
-			a.Announcer.Confirm()
+			if a.Ready() {
+				a.Announcer.Confirm()
+			}
 			continue
 		case <-a.wake:
 			pace.woken(time.Now())
