@@ -1,0 +1,103 @@
+package l2
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/berthlb/berth/internal/announce"
+	"github.com/berthlb/berth/internal/cluster"
+)
+
+// duty is what one link has to answer for: each address with the epoch it is announced for.
+type duty map[netip.Addr]uint64
+
+// assign says which links answer for which addresses: a duty for each link, by name. routeTo gives the index of the link
+// the node itself would use for an address; it is asked only where the links leave a choice.
+//
+//  1. Allowed are the links the claim lists, with or without an IPv4 address; without a list, those that have one (L1).
+//  2. Allowed links in one segment, which is those that share an IPv4 subnet, would all hear the same request: one of them
+//     speaks (L2). It is one whose subnet contains the address, if any does;
+//  3. among those the one its route points to;
+//  4. else the first by name.
+func assign(claims []announce.Claim, links []cluster.Link, routeTo func(netip.Addr) (int, bool)) map[string]duty {
+	duties := make(map[string]duty, len(links))
+	for _, link := range links {
+		duties[link.Name] = duty{}
+	}
+	segments := func(interfaces []string) [][]cluster.Link {
+		return segmentsOf(allowed(interfaces, links))
+	}
+	everywhere := segments(nil) // what most claims need
+	for _, claim := range claims {
+		if !claim.Address.Is4() {
+			continue
+		}
+		of := everywhere
+		if len(claim.Interfaces) > 0 {
+			of = segments(claim.Interfaces)
+		}
+		for _, segment := range of {
+			duties[speaker(claim.Address, segment, routeTo).Name][claim.Address] = claim.Epoch
+		}
+	}
+	return duties
+}
+
+// allowed are the links that may answer (step 1).
+func allowed(interfaces []string, links []cluster.Link) []cluster.Link {
+	var may []cluster.Link
+	for _, link := range links {
+		if len(interfaces) == 0 && link.IPv4 || slices.Contains(interfaces, link.Name) {
+			may = append(may, link)
+		}
+	}
+	return may
+}
+
+// segmentsOf groups links that share an IPv4 subnet, directly or through another link. Links in a segment keep their
+// order.
+func segmentsOf(links []cluster.Link) [][]cluster.Link {
+	var segments [][]cluster.Link
+	for _, link := range links {
+		segment := []cluster.Link{}
+		var apart [][]cluster.Link
+		for _, other := range segments {
+			if slices.ContainsFunc(other, func(o cluster.Link) bool { return shareSubnet(o, link) }) {
+				segment = append(segment, other...)
+			} else {
+				apart = append(apart, other)
+			}
+		}
+		segments = append(apart, append(segment, link))
+	}
+	return segments
+}
+
+// shareSubnet is true if both links have an address in the same IPv4 subnet.
+func shareSubnet(a, b cluster.Link) bool {
+	return slices.ContainsFunc(a.Subnets, func(subnet netip.Prefix) bool {
+		return subnet.Addr().Is4() && slices.Contains(b.Subnets, subnet)
+	})
+}
+
+// speaker is the link of a segment that speaks for an address (steps 2 to 4).
+func speaker(address netip.Addr, segment []cluster.Link, routeTo func(netip.Addr) (int, bool)) cluster.Link {
+	choice := slices.DeleteFunc(slices.Clone(segment), func(link cluster.Link) bool {
+		return !slices.ContainsFunc(link.Subnets, func(subnet netip.Prefix) bool { return subnet.Contains(address) })
+	})
+	if len(choice) == 0 {
+		choice = segment
+	}
+	if len(choice) == 1 {
+		return choice[0]
+	}
+	if index, ok := routeTo(address); ok {
+		for _, link := range choice {
+			if link.Index == index {
+				return link
+			}
+		}
+	}
+	return slices.MinFunc(choice, func(a, b cluster.Link) int { return cmp.Compare(a.Name, b.Name) })
+}

@@ -1,0 +1,221 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mdlayher/arp"
+	"github.com/mdlayher/ethernet"
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/berthlb/berth/internal/cluster"
+)
+
+// ARPSocket receives and sends ARP on one link, as long as that link lives: if it is deleted or gets another address, a
+// new socket has to be opened.
+//
+// Listen belongs to one goroutine; the other methods may be called from any.
+type ARPSocket struct {
+	link   cluster.Link
+	conn   *packet.Conn
+	raw    syscall.RawConn
+	closed atomic.Bool
+}
+
+// OpenARP opens a socket on a link. It receives nothing before Watch has named addresses.
+func OpenARP(link cluster.Link) (*ARPSocket, error) {
+	nothing, err := bpf.Assemble(filter(nil))
+	if err != nil {
+		return nil, fmt.Errorf("assemble ARP filter for %s: %w", link.Name, err)
+	}
+	ifi := &net.Interface{Index: link.Index, Name: link.Name, HardwareAddr: link.MAC[:]}
+	conn, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_ARP, &packet.Config{Filter: nothing})
+	if err != nil {
+		return nil, fmt.Errorf("open ARP socket on %s: %w", link.Name, err)
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = stamp(raw)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ask for time stamps on %s: %w", link.Name, err), conn.Close())
+	}
+	return &ARPSocket{link: link, conn: conn, raw: raw}, nil
+}
+
+// stamp has the kernel note with each frame when it came in.
+//
+// The arp and packet libraries have no way to hand this on, so Listen receives by itself. The kernel's stamps are of the
+// wall clock; packet sockets offer no other. If that clock is set, the age of the frames then waiting is wrong by as much:
+// a few requests go unanswered or are answered late, once.
+func stamp(raw syscall.RawConn) error {
+	var inner error
+	err := raw.Control(func(fd uintptr) {
+		inner = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	})
+	return errors.Join(err, inner)
+}
+
+// Watch has the kernel pass on the frames that ask for or claim one of these addresses, and no others. The change is made
+// in one step: no frame is lost over it.
+func (s *ARPSocket) Watch(addresses []netip.Addr) error {
+	// A kernel whose memory for socket options is small (net.core.optmem_max was 20 KiB for long) refuses a large filter;
+	// a coarser one still does.
+	for spans := maxSpans; ; spans /= 2 {
+		program, err := bpf.Assemble(filter(spansOf(addresses, spans)))
+		if err != nil {
+			return fmt.Errorf("assemble ARP filter for %s: %w", s.link.Name, err)
+		}
+		err = s.conn.SetBPF(program)
+		if errors.Is(err, unix.ENOMEM) && spans > 1 {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("set ARP filter on %s: %w", s.link.Name, err)
+		}
+		return nil
+	}
+}
+
+// Close ends Listen.
+func (s *ARPSocket) Close() error {
+	s.closed.Store(true)
+	return s.conn.Close()
+}
+
+// Listen calls heard for each frame about a watched address, until the socket is closed (it then returns nil) or cannot
+// receive any more, as when the link goes down. sender is the hardware address that a frame says it is from, source the
+// protocol address. target is the address a request asks for; it is not valid if the frame is no request, and only claims
+// source. at is when the kernel received it, by the wall clock.
+func (s *ARPSocket) Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time)) error {
+	var (
+		frame   [128]byte
+		control [64]byte
+		request arp.Packet
+	)
+	for {
+		n, at, err := s.receive(frame[:], control[:])
+		if s.closed.Load() {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("receive ARP on %s: %w", s.link.Name, err)
+		}
+		// The filter lets nothing through that is shorter or of another form; a frame that does not parse is not for us.
+		if n < frameLength || request.UnmarshalBinary(frame[offHardwareType:n]) != nil {
+			continue
+		}
+		target := netip.Addr{}
+		if request.Operation == arp.OperationRequest {
+			target = request.TargetIP
+		}
+		heard([6]byte(request.SenderHardwareAddr), request.SenderIP, target, at)
+	}
+}
+
+// receive waits for the next frame and the kernel's time stamp.
+func (s *ARPSocket) receive(frame, control []byte) (n int, at time.Time, err error) {
+	var inner error
+	controlled := 0
+	err = s.raw.Read(func(fd uintptr) bool {
+		n, controlled, _, _, inner = unix.Recvmsg(int(fd), frame, control, 0)
+		return !errors.Is(inner, unix.EAGAIN)
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return 0, time.Time{}, err
+	}
+	at, err = stampOf(control[:controlled])
+	return n, at, err
+}
+
+// stampOf reads the kernel's time stamp from the control messages of a frame: seconds and nanoseconds, each a word of the
+// machine.
+func stampOf(control []byte) (time.Time, error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read control messages: %w", err)
+	}
+	for _, message := range messages {
+		if message.Header.Level != unix.SOL_SOCKET || message.Header.Type != unix.SO_TIMESTAMPNS {
+			continue
+		}
+		switch data := message.Data; {
+		case len(data) >= 16:
+			return time.Unix(int64(binary.NativeEndian.Uint64(data)), int64(binary.NativeEndian.Uint64(data[8:]))), nil
+		case len(data) >= 8:
+			return time.Unix(int64(binary.NativeEndian.Uint32(data)), int64(binary.NativeEndian.Uint32(data[4:]))), nil
+		}
+	}
+	return time.Time{}, errors.New("the kernel gave no time stamp")
+}
+
+// Reply answers a request that came in on this link: to the asker alone, with this link's hardware address (rule L2).
+func (s *ARPSocket) Reply(to [6]byte, toAddress, address netip.Addr) error {
+	return s.send(arp.OperationReply, address, to, toAddress, to)
+}
+
+// Announce tells everybody on this link that an address is here, twice: as a request (RFC 5227, section 3, "ARP
+// Announcement") and then as a reply, for old hosts that take only those (rule L3). The reply's target hardware address
+// is our own: Linux ignores one with the broadcast address there if its entry is younger than a second.
+func (s *ARPSocket) Announce(address netip.Addr) error {
+	everybody := [6]byte(ethernet.Broadcast)
+	return errors.Join(
+		s.send(arp.OperationRequest, address, [6]byte{}, address, everybody),
+		s.send(arp.OperationReply, address, s.link.MAC, address, everybody),
+	)
+}
+
+// send sends one ARP packet from an address of ours. It does not wait for room in the link's queue: a frame that comes
+// late may be untrue by then, and a stuck link must not hold up the others (rule P14).
+func (s *ARPSocket) send(op arp.Operation, from netip.Addr, target [6]byte, to netip.Addr, destination [6]byte) error {
+	frame, err := frameOf(op, party{s.link.MAC, from}, party{target, to}, destination)
+	if err != nil {
+		return fmt.Errorf("make ARP frame for %s on %s: %w", from, s.link.Name, err)
+	}
+	address := &unix.SockaddrLinklayer{Protocol: protocol(), Ifindex: s.link.Index, Halen: 6}
+	copy(address.Addr[:], destination[:])
+	var inner error
+	err = s.raw.Write(func(fd uintptr) bool {
+		inner = unix.Sendto(int(fd), frame, unix.MSG_DONTWAIT, address)
+		return true
+	})
+	if err := errors.Join(err, inner); err != nil {
+		return fmt.Errorf("send ARP for %s on %s: %w", from, s.link.Name, err)
+	}
+	return nil
+}
+
+// party is one of the two hosts an ARP packet tells of.
+type party struct {
+	mac     [6]byte
+	address netip.Addr
+}
+
+// frameOf is an Ethernet frame to destination with an ARP packet.
+func frameOf(op arp.Operation, sender, target party, destination [6]byte) ([]byte, error) {
+	message, err := arp.NewPacket(op, sender.mac[:], sender.address, target.mac[:], target.address)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := message.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	frame := ethernet.Frame{
+		Destination: destination[:], Source: sender.mac[:], EtherType: ethernet.EtherTypeARP, Payload: payload,
+	}
+	return frame.MarshalBinary()
+}
+
+// protocol is ARP's EtherType in network byte order, as the kernel wants it in an integer of the host's (packet(7)).
+func protocol() uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ARP))
+}

@@ -1,0 +1,146 @@
+package wire
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Offsets in an Ethernet frame that carries ARP for IPv4 (RFC 826, "Packet format"), in bytes.
+const (
+	offHardwareType   = 14 // and the protocol type in the two bytes behind it
+	offAddressLengths = 18 // of hardware and protocol addresses
+	offOperation      = 20
+	offSenderIP       = 28
+	offTargetIP       = 38
+
+	// frameLength is all of such a frame but its padding.
+	frameLength = 42
+)
+
+// Values expected there.
+const (
+	ethernetAndIPv4 = 1<<16 | 0x0800
+	lengths6And4    = 6<<8 | 4
+	operationAsk    = 1
+)
+
+// maxSpans is how many spans of addresses a filter tells apart. Each takes up to six instructions in each of two trees,
+// and the kernel takes 4,096 (BPF_MAXINSNS).
+const maxSpans = 300
+
+// span is a range of IPv4 addresses, both ends included.
+type span struct{ from, to uint32 }
+
+// spansOf are the addresses as spans, sorted, adjoining ones joined; IPv6 addresses are left out. If there are more than
+// most, the closest are joined until there are not: the filter then lets some addresses through that nobody asked for,
+// which costs time but is harmless, because whoever receives looks each one up again.
+func spansOf(addresses []netip.Addr, most int) []span {
+	var all []uint32
+	for _, address := range addresses {
+		if address.Is4() {
+			four := address.As4()
+			all = append(all, binary.BigEndian.Uint32(four[:]))
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	bridged := bridgedGap(all, most)
+	var spans []span
+	for i, a := range all {
+		if i > 0 && a-all[i-1] <= bridged {
+			spans[len(spans)-1].to = a
+			continue
+		}
+		spans = append(spans, span{a, a})
+	}
+	return spans
+}
+
+// bridgedGap is the distance up to which neighbours in a sorted list have to be joined for at most so many spans: 1 joins
+// only those that adjoin.
+func bridgedGap(sorted []uint32, most int) uint32 {
+	if len(sorted) <= most {
+		return 1
+	}
+	gaps := make([]uint32, 0, len(sorted)-1)
+	for i := 1; i < len(sorted); i++ {
+		gaps = append(gaps, sorted[i]-sorted[i-1])
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)-most] // so at most most-1 gaps are wider
+}
+
+// filter is the program by which the kernel chooses the frames a socket gets: ARP for IPv4 over Ethernet that
+//
+//	asks for one of the addresses, or
+//	claims one, whatever the operation (whoever sends from it says it is his; rule E10, L5),
+//
+// and that was sent to this host or to all. Everything else costs us nothing. A link in promiscuous mode, or with VLANs
+// that no link of ours takes, shows frames for others as well: those the kernel marks PACKET_OTHERHOST.
+func filter(spans []span) []bpf.Instruction {
+	if len(spans) == 0 {
+		return []bpf.Instruction{verdict(drop)}
+	}
+	prelude := []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PACKET_OTHERHOST, SkipTrue: 1},
+		verdict(drop),
+	}
+	return append(prelude, choose(spans)...)
+}
+
+// choose is the part of the filter that looks at the frame's own bytes.
+func choose(spans []span) []bpf.Instruction {
+	members := search(spans)
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offHardwareType, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: ethernetAndIPv4, SkipTrue: 1},
+		verdict(drop),
+		bpf.LoadAbsolute{Off: offAddressLengths, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: lengths6And4, SkipTrue: 1},
+		verdict(drop),
+		bpf.LoadAbsolute{Off: offOperation, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: operationAsk, SkipTrue: 1},
+		bpf.Jump{Skip: uint32(len(members)) + 1},
+		bpf.LoadAbsolute{Off: offTargetIP, Size: 4},
+	}
+	program = append(program, members...)
+	program = append(program, bpf.LoadAbsolute{Off: offSenderIP, Size: 4})
+	program = append(program, members...)
+	return append(program, verdict(drop))
+}
+
+// verdict ends the program: so many bytes of the frame are passed on, none if 0.
+func verdict(bytes uint32) bpf.Instruction { return bpf.RetConstant{Val: bytes} }
+
+// The verdicts.
+const (
+	drop   = 0
+	accept = 1 << 16 // more than any frame has
+)
+
+// search accepts if the accumulator lies in one of the spans, and otherwise runs on behind its own end. It is a binary
+// tree, because classic BPF has no loops and a walk through all would cost every frame. Its branches are left by Jump:
+// a conditional jump reaches 255 instructions only.
+func search(spans []span) []bpf.Instruction {
+	if len(spans) == 1 {
+		return []bpf.Instruction{
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: spans[0].from, SkipFalse: 2},
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: spans[0].to, SkipTrue: 1},
+			verdict(accept),
+		}
+	}
+	middle := len(spans) / 2
+	low, high := search(spans[:middle]), search(spans[middle:])
+	program := []bpf.Instruction{
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: spans[middle].from, SkipFalse: 1},
+		bpf.Jump{Skip: uint32(len(low)) + 1},
+	}
+	program = append(program, low...)
+	program = append(program, bpf.Jump{Skip: uint32(len(high))})
+	return append(program, high...)
+}
