@@ -1,0 +1,69 @@
+package ipam
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/reason"
+)
+
+// Verdict says what is to become of a Service's status.
+type Verdict uint8
+
+const (
+	// Leave writes nothing: the Service is not ours, or there are no pools and nothing to correct (rules A1, P12).
+	Leave Verdict = iota
+	// Clear takes everything of ours out of the status (rule A1).
+	Clear
+	// Set makes the addresses of the Decision those of the status; none if the Service is pending.
+	Set
+	// Foreign writes the reason and leaves the addresses, which are not from Berth, as they are (rule A14).
+	Foreign
+)
+
+// Decision is the answer to a Service.
+type Decision struct {
+	Verdict Verdict
+	// Addresses are those the status is to have, at most one per family, in the order of the Service's families. For
+	// Foreign they are those it has.
+	Addresses []netip.Addr
+	// Pools are the pools of the addresses, one for each; none for Foreign.
+	Pools []string
+	// Complete is true if the Service holds every address it should: the status of the condition Allocated.
+	Complete bool
+	// Reason is the reason and message of the condition Allocated.
+	Reason reason.Reason
+
+	waits []waitKey // each of them, when it can be had, may make for a better answer
+}
+
+// Equal is true if the two answers are the same and wait for the same.
+func (d *Decision) Equal(other *Decision) bool {
+	return d.Verdict == other.Verdict && d.Complete == other.Complete && d.Reason == other.Reason &&
+		slices.Equal(d.Addresses, other.Addresses) && slices.Equal(d.Pools, other.Pools) && slices.Equal(d.waits, other.waits)
+}
+
+// Pending is true if the Service is to have an address and gets none.
+func (d *Decision) Pending() bool { return d.Verdict == Set && len(d.Addresses) == 0 }
+
+// held is an address with the name of the pool it came from, which stays when the pool is gone (rule A10).
+type held struct {
+	address netip.Addr
+	pool    string
+}
+
+// ofFamily is the first address of a family.
+func ofFamily(list []held, family cluster.Family) (held, bool) {
+	for _, one := range list {
+		if cluster.FamilyOf(one.address) == family {
+			return one, true
+		}
+	}
+	return held{}, false
+}
+
+// contains is true if the address is in the list.
+func contains(list []held, address netip.Addr) bool {
+	return slices.ContainsFunc(list, func(h held) bool { return h.address == address })
+}
