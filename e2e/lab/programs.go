@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/berthlb/berth/e2e/lab/build"
+)
+
+// Programs are the built programs a lab runs. They are built outside the sandbox, which has no network.
+type Programs struct {
+	Cluster string            // folder with etcd and Kubernetes
+	Berth   map[string]string // path of each of Berth's programs that exists
+}
+
+const (
+	clusterVar = "BERTH_LAB_CLUSTER"
+	berthVar   = "BERTH_LAB_PROGRAMS"
+)
+
+// Build makes the cluster's programs, unless the cache has them, and Berth's of the given names.
+func Build(ctx context.Context, out io.Writer, names ...string) (Programs, error) {
+	cluster, err := build.Cluster(ctx, out)
+	if err != nil {
+		return Programs{}, err
+	}
+	berth, err := build.Berth(ctx, out, names...)
+	if err != nil {
+		return Programs{}, err
+	}
+	return Programs{Cluster: cluster, Berth: berth}, nil
+}
+
+// Environment carries the programs' places into a sandbox.
+func (p Programs) Environment() []string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(p.Berth)) {
+		pairs = append(pairs, name+"="+p.Berth[name])
+	}
+	return []string{clusterVar + "=" + p.Cluster, berthVar + "=" + strings.Join(pairs, ",")}
+}
+
+// ProgramsFromEnvironment answers what Environment carried.
+func ProgramsFromEnvironment() (Programs, error) {
+	p := Programs{Cluster: os.Getenv(clusterVar), Berth: map[string]string{}}
+	if p.Cluster == "" {
+		return Programs{}, fmt.Errorf("find the lab's programs: %s is not set", clusterVar)
+	}
+	for pair := range strings.SplitSeq(os.Getenv(berthVar), ",") {
+		if name, path, ok := strings.Cut(pair, "="); ok {
+			p.Berth[name] = path
+		}
+	}
+	return p, nil
+}
