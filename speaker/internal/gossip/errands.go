@@ -1,0 +1,161 @@
+package gossip
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// direct is the most bytes of a message that is sent by datagram: what memberlist's packets hold, less its headers, the
+// label and the encryption.
+const direct = packetSize - 400
+
+// errands are what a goroutine of its own sends, so that nobody waits for a connection.
+type errands struct {
+	noted chan struct{} // holds one: there is something to send
+
+	mu      sync.Mutex
+	all     bool                // own facts to all members
+	one     map[string]struct{} // own facts to these
+	welcome map[string]struct{} // a welcome to these
+}
+
+// note adds to the errands, by f, and has them run.
+func (r *Ring) note(f func(*errands)) {
+	r.errands.mu.Lock()
+	f(&r.errands)
+	r.errands.mu.Unlock()
+	select {
+	case r.errands.noted <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the errands.
+func (e *errands) take() (all bool, one, welcome []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all, one, welcome = e.all, slices.Sorted(maps.Keys(e.one)), slices.Sorted(maps.Keys(e.welcome))
+	e.all, e.one, e.welcome = false, nil, nil
+	return all, one, welcome
+}
+
+// tell has the own facts told to all.
+func (r *Ring) tell() { r.note(func(e *errands) { e.all = true }) }
+
+// answer has them told to one.
+func (r *Ring) answer(name string) { r.note(func(e *errands) { add(&e.one, name) }) }
+
+// welcome has a member welcomed.
+func (r *Ring) welcome(name string) { r.note(func(e *errands) { add(&e.welcome, name) }) }
+
+func add(set *map[string]struct{}, name string) {
+	if *set == nil {
+		*set = map[string]struct{}{}
+	}
+	(*set)[name] = struct{}{}
+}
+
+// hear takes in news, and tells whoever has to know.
+func (r *Ring) hear(all []*news, welcomed bool) {
+	r.mu.Lock()
+	changed, repeat := welcomed, false
+	for _, n := range all {
+		c, again := r.roster.hear(n)
+		changed, repeat = changed || c, repeat || again
+	}
+	if welcomed {
+		r.roster.epoch++ // the others may have moved our addresses away and back
+	}
+	r.mu.Unlock()
+	if repeat {
+		r.tell()
+	}
+	if changed {
+		r.changed()
+	}
+}
+
+// runErrands sends what is to be sent until ctx ends.
+func (r *Ring) runErrands(ctx context.Context) {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.errands.noted:
+		}
+		all, one, welcome := r.errands.take()
+		r.mu.Lock()
+		own, members := r.roster.own, slices.Sorted(maps.Keys(r.roster.live))
+		r.mu.Unlock()
+		facts := encode(kindFacts, own)
+		switch {
+		case all && len(facts) <= direct:
+			r.broadcast(members, facts)
+		case all:
+			one = members
+		}
+		r.connect(&sending, one, facts)
+		r.connect(&sending, welcome, encode(kindWelcome, own))
+	}
+}
+
+// broadcast sends a message to every member in two ways: by one datagram each, at once, and by gossip, which takes some
+// rounds but survives a lost datagram.
+func (r *Ring) broadcast(members []string, message []byte) {
+	r.queue.QueueBroadcast(broadcast{name: r.options.Node, message: message})
+	list := r.current()
+	for _, node := range among(list, members) {
+		r.told(node, list.SendBestEffort(node, message))
+	}
+}
+
+// connect sends a message by a connection to each of some members, beside each other: one that does not answer holds up
+// nobody. It hears the news with the next exchange of state, if it lives.
+func (r *Ring) connect(sending *sync.WaitGroup, members []string, message []byte) {
+	list := r.current()
+	for _, node := range among(list, members) {
+		sending.Go(func() { r.told(node, list.SendReliable(node, message)) })
+	}
+}
+
+// told logs how a message got on.
+func (r *Ring) told(node *memberlist.Node, err error) {
+	if err != nil {
+		r.log.V(1).Info("telling a member failed", "member", node.Name, "error", err.Error())
+	}
+}
+
+// among are the members of those names, which are sorted.
+func among(list *memberlist.Memberlist, names []string) []*memberlist.Node {
+	return slices.DeleteFunc(list.Members(), func(node *memberlist.Node) bool {
+		_, named := slices.BinarySearch(names, node.Name)
+		return !named
+	})
+}
+
+// broadcast is a message in the queue of what is gossiped: the newest of a node takes the place of the one before.
+type broadcast struct {
+	name    string
+	message []byte
+}
+
+// Name is whose news it is.
+func (b broadcast) Name() string { return b.name }
+
+// Message is what is sent.
+func (b broadcast) Message() []byte { return b.message }
+
+// Invalidates is true for an older message of the same node.
+func (b broadcast) Invalidates(other memberlist.Broadcast) bool {
+	o, ok := other.(broadcast)
+	return ok && o.name == b.name
+}
+
+// Finished is told when the message needs no more sending: nobody waits for that.
+func (b broadcast) Finished() {}

@@ -1,0 +1,119 @@
+package gossip
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+const (
+	// rejoinEvery is the shortest time between two attempts to reach speakers that are missing; the longest is twice that.
+	rejoinEvery = time.Second
+	// firstJoin is how often it is tried while nobody has been met yet.
+	firstJoin = 100 * time.Millisecond
+	// joinAtOnce is how many of the missing are tried in one attempt: one that answers tells of all it knows.
+	joinAtOnce = 3
+	// carriedFor is how long members are carried over when a new memberlist takes the place of another.
+	carriedFor = 3 * time.Second
+)
+
+// rejoin joins speakers that are known of and missing, until ctx ends: memberlist never tries again by itself once it
+// holds a member for dead, so a partition would last for ever (rule E4). It also changes the pace.
+func (r *Ring) rejoin(ctx context.Context) {
+	var carriedUntil time.Time
+	for {
+		known := r.options.Known()
+		if r.repace(ctx, len(known)) {
+			carriedUntil = time.Now().Add(carriedFor)
+		}
+		r.mu.Lock()
+		dropped := time.Now().After(carriedUntil) && r.roster.dropCarried()
+		r.roster.forget(known)
+		missing := r.roster.missing(known)
+		hurry := len(r.roster.live) == 0 || r.roster.carried() > 0
+		r.mu.Unlock()
+		if dropped {
+			r.changed()
+		}
+		r.join(ctx, known, missing)
+		pause := rejoinEvery + rand.N(rejoinEvery)
+		if hurry {
+			pause = firstJoin + rand.N(firstJoin)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// join tries to reach some of the missing: at random, so that a few that never answer do not stand in the others' way.
+func (r *Ring) join(ctx context.Context, known map[string][]netip.AddrPort, missing []string) {
+	if r.hasLeft() {
+		return
+	}
+	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
+	for _, name := range missing[:min(len(missing), joinAtOnce)] {
+		for _, address := range known[name] {
+			if ctx.Err() != nil {
+				return
+			}
+			if _, err := r.current().Join([]string{name + "/" + address.String()}); err != nil {
+				r.log.V(1).Info("joining a speaker failed", "speaker", name, "address", address.String(), "error", err.Error())
+				continue
+			}
+			break
+		}
+	}
+}
+
+// exchange exchanges state with the first member that answers.
+func (r *Ring) exchange(ctx context.Context) {
+	list := r.current()
+	for _, node := range list.Members() {
+		if node.Name == r.options.Node || ctx.Err() != nil {
+			continue
+		}
+		if _, err := list.Join([]string{node.Name + "/" + node.Address()}); err == nil {
+			return
+		}
+	}
+}
+
+// repace puts a new memberlist in the place of the old one if the number of speakers asks for another pace: memberlist
+// reads its intervals when it starts only. The members are carried over, and the others do not notice: they find the port
+// open again long before they hold this speaker for dead. It returns true if it did.
+func (r *Ring) repace(ctx context.Context, speakers int) (changed bool) {
+	r.listMu.Lock()
+	p := r.options.paceOf(r.pace, speakers)
+	stays := p == r.pace || r.left
+	list, bind := r.list, r.address
+	r.listMu.Unlock()
+	if stays {
+		return false
+	}
+	r.log.Info("changing the pace of gossip", "speakers", speakers, "probe", p.probe.String())
+	if err := list.Shutdown(); err != nil {
+		r.log.V(1).Info("closing the gossip port failed", "error", err.Error())
+	}
+	for {
+		err := r.open(p, bind)
+		if err == nil {
+			return true
+		}
+		r.log.Error(err, "gossip does not run, trying again")
+		select {
+		case <-ctx.Done():
+			return true
+		case <-time.After(rejoinEvery):
+		}
+	}
+}
+
+func (r *Ring) hasLeft() bool {
+	r.listMu.Lock()
+	defer r.listMu.Unlock()
+	return r.left
+}

@@ -1,0 +1,192 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/hashicorp/memberlist"
+
+	"github.com/berthlb/berth/internal/cluster"
+)
+
+// Options are what a Ring works with.
+type Options struct {
+	// Node is the name of this speaker's node.
+	Node string
+	// Bind is the node's InternalIP and the gossip port, for TCP and UDP. Port 0 takes a free one.
+	Bind netip.AddrPort
+	Keys Keys
+	// Label is the cluster's UID: rings of other clusters on the same network are not heard.
+	Label string
+	Log   logr.Logger
+	// Known are the nodes that should have a speaker, with their gossip addresses. Those missing are joined.
+	Known func() map[string][]netip.AddrPort
+	// Allowed is true if a node of that name exists and has that address: only then does a member count (rule E4).
+	Allowed func(name string, address netip.Addr) bool
+
+	paceOf    func(now pace, members int) pace
+	transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
+}
+
+// Keys are the keys of the ring, 32 bytes each. The first encrypts, all decrypt. They are not printed.
+type Keys [][]byte
+
+// String hides the keys (rule P19).
+func (Keys) String() string { return "[redacted]" }
+
+// GoString hides the keys (rule P19).
+func (Keys) GoString() string { return "[redacted]" }
+
+// Ring is this speaker's part of the gossip. Its methods may be called from any goroutine; Run owns its goroutines.
+type Ring struct {
+	options Options
+	log     logr.Logger
+	keyring *memberlist.Keyring
+	queue   *memberlist.TransmitLimitedQueue
+
+	mu     sync.Mutex // guards roster and touch; never held while calling memberlist or wake
+	roster *roster
+	touch  touch
+
+	listMu  sync.Mutex // guards those below; never held while calling memberlist or wake
+	list    *memberlist.Memberlist
+	pace    pace
+	address netip.AddrPort
+	left    bool
+
+	wake    atomic.Pointer[func()]
+	errands errands
+}
+
+// New opens the gossip port. Run has to be called then.
+func New(options Options) (*Ring, error) {
+	if len(options.Keys) == 0 {
+		return nil, errors.New("start gossip: no key")
+	}
+	keyring, err := memberlist.NewKeyring(options.Keys, options.Keys[0])
+	if err != nil {
+		return nil, fmt.Errorf("start gossip: read the keys: %w", err)
+	}
+	if options.paceOf == nil {
+		options.paceOf = paceOf
+	}
+	r := &Ring{
+		options: options,
+		log:     options.Log.WithName("gossip"),
+		keyring: keyring,
+		roster:  newRoster(options.Node, uint64(time.Now().UnixNano())),
+	}
+	r.errands.noted = make(chan struct{}, 1)
+	r.queue = &memberlist.TransmitLimitedQueue{RetransmitMult: retransmit, NumNodes: r.size}
+	if err := r.open(options.paceOf(pace{}, len(options.Known())), options.Bind); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Members are the speakers that live, by node name, each with what it says of itself; this one included. The map is the
+// caller's; what it points to is shared and not to be changed.
+func (r *Ring) Members() map[string]*cluster.Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.roster.members(r.options.Allowed)
+}
+
+// Epoch grows with every member that joins or leaves, with every change of a member's links, and whenever this speaker
+// may have been held for dead: all that may make an announcement necessary again (rule P4).
+func (r *Ring) Epoch() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.roster.epoch
+}
+
+// SetFacts says what this node says of itself from now on. The others hear it within a second if it has changed.
+func (r *Ring) SetFacts(own cluster.Member) {
+	r.mu.Lock()
+	changed := r.roster.setOwn(own)
+	r.mu.Unlock()
+	if changed {
+		r.tell()
+	}
+}
+
+// InTouch is false while this speaker may have been held for dead and not know it: after it was paused for longer than it
+// takes the others to notice, until it has exchanged state with one of them, for 2 s at most (rule E4).
+func (r *Ring) InTouch() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.touch.in(time.Now())
+}
+
+// Address is where this speaker gossips.
+func (r *Ring) Address() netip.AddrPort {
+	r.listMu.Lock()
+	defer r.listMu.Unlock()
+	return r.address
+}
+
+// Leave tells the others that this speaker ends for good, and waits until that is on its way. Run has to be ended then.
+// Without Leave, they find out when they probe it.
+func (r *Ring) Leave(timeout time.Duration) error {
+	r.listMu.Lock()
+	r.left = true
+	list := r.list
+	r.listMu.Unlock()
+	if err := list.Leave(timeout); err != nil {
+		return fmt.Errorf("leave the gossip ring: %w", err)
+	}
+	return nil
+}
+
+// Run keeps the ring together until ctx ends. wake is called after every change of Members, Epoch or InTouch; it must not
+// block. Ending Run is not leaving (rule E5): the port is closed, and that is all.
+func (r *Ring) Run(ctx context.Context, wake func()) error {
+	r.wake.Store(&wake)
+	r.mu.Lock()
+	r.touch.last = time.Now()
+	r.mu.Unlock()
+	var running sync.WaitGroup
+	defer func() {
+		running.Wait()
+		r.shutdown()
+	}()
+	running.Go(func() { r.watchTouch(ctx) })
+	running.Go(func() { r.runErrands(ctx) })
+	running.Go(func() { r.rejoin(ctx) })
+	<-ctx.Done()
+	return nil
+}
+
+// changed wakes whoever waits for news.
+func (r *Ring) changed() {
+	if wake := r.wake.Load(); wake != nil {
+		(*wake)()
+	}
+}
+
+// current is the memberlist of the moment.
+func (r *Ring) current() *memberlist.Memberlist {
+	r.listMu.Lock()
+	defer r.listMu.Unlock()
+	return r.list
+}
+
+// size is how many members there are, this one included; the queue wants to know.
+func (r *Ring) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.roster.live) + 1
+}
+
+// shutdown closes the port.
+func (r *Ring) shutdown() {
+	if err := r.current().Shutdown(); err != nil {
+		r.log.V(1).Info("closing the gossip port failed", "error", err.Error())
+	}
+}

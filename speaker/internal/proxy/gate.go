@@ -1,0 +1,226 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// askEvery is how often kube-proxy is asked while somebody waits.
+	askEvery = 50 * time.Millisecond
+	// asksAtOnce is how many questions are asked beside each other.
+	asksAtOnce = 8
+	// openUnasked is when an item opens if nobody can be asked about it.
+	openUnasked = 1500 * time.Millisecond
+	// openAnyway is when an item opens whatever kube-proxy says.
+	openAnyway = 3 * time.Second
+	// heardWithin is how long kube-proxy may take to hear of a change after we have; heardBefore is how long before us it may
+	// have heard of it.
+	heardWithin = 300 * time.Millisecond
+	heardBefore = 2 * time.Second
+)
+
+// Item is one announcement that may have to wait.
+type Item struct {
+	Key             string // names it; the first sight of a key starts its clock
+	Local           bool   // externalTrafficPolicy Local
+	HealthCheckPort uint16 // the Service's healthCheckNodePort; 0 if it has none
+	Exempt          bool   // does not wait: fail-over, or announced before on this boot
+}
+
+// wait is an item of which the gate keeps count.
+type wait struct {
+	item  Item
+	first time.Time // when it was first seen
+	open  bool
+	// asked is true if somebody has answered about it, whatever the answer.
+	asked bool
+}
+
+// Gate holds items back until kube-proxy is ready for them. Update and Open may be called from any goroutine, and do not
+// wait.
+type Gate struct {
+	options Options
+	kick    chan struct{} // holds one: an item waits
+
+	mu    sync.Mutex // guards waits and what is in it
+	waits map[string]*wait
+}
+
+// NewGate gives a gate that knows no items.
+func NewGate(options Options) *Gate {
+	return &Gate{options: options.complete(), kick: make(chan struct{}, 1), waits: map[string]*wait{}}
+}
+
+// Update makes these the items. A key that is not among them is forgotten; if it comes again, its clock starts anew.
+func (g *Gate) Update(items []Item) {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	waits := make(map[string]*wait, len(items))
+	closed := false
+	for _, item := range items {
+		w := g.waits[item.Key]
+		if w == nil {
+			w = &wait{first: now}
+		}
+		w.item = item
+		w.open = w.open || item.Exempt
+		closed = closed || !w.open
+		waits[item.Key] = w
+	}
+	g.waits = waits
+	if closed {
+		select {
+		case g.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Open is true if the item of that key need not wait any more.
+func (g *Gate) Open(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.waits[key]
+	return w != nil && w.open
+}
+
+// Run asks while anything waits, until ctx ends. wake is called when an item has opened; it must not block.
+func (g *Gate) Run(ctx context.Context, wake func()) error {
+	defer g.options.Client.CloseIdleConnections()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	heard, free := make(chan answers, 1), true
+	begin := func() {
+		if free {
+			free = false
+			asking.Go(func() { heard <- g.ask(ctx, g.waiting()) })
+		}
+	}
+	ticker := time.NewTicker(askEvery)
+	defer ticker.Stop()
+	for {
+		if len(g.waiting()) == 0 {
+			ticker.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.kick:
+			ticker.Reset(askEvery)
+			begin()
+		case <-ticker.C:
+			begin()
+			if g.openLate(time.Now()) {
+				wake()
+			}
+		case a := <-heard:
+			free = true
+			if g.take(a) {
+				wake()
+			}
+		}
+	}
+}
+
+// waiting are the items that are not open.
+func (g *Gate) waiting() []Item {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var items []Item
+	for _, w := range g.waits {
+		if !w.open {
+			items = append(items, w.item)
+		}
+	}
+	return items
+}
+
+// openLate opens what has waited for long enough without kube-proxy's word. It returns true if something opened.
+func (g *Gate) openLate(now time.Time) (opened bool) {
+	return g.openIf(func(w *wait) bool {
+		waited := now.Sub(w.first)
+		return waited >= openAnyway || waited >= openUnasked && !w.asked
+	})
+}
+
+// take opens what kube-proxy has said it is ready for. It returns true if something opened.
+func (g *Gate) take(a answers) (opened bool) {
+	return g.openIf(func(w *wait) bool {
+		status, answered := a.health[w.item.Key]
+		w.asked = w.asked || answered || a.proxy
+		if w.item.byHealth() {
+			return status == http.StatusOK
+		}
+		return a.proxy && a.syncs.include(w.first, a.at)
+	})
+}
+
+func (g *Gate) openIf(ready func(*wait) bool) (opened bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.waits {
+		if !w.open && ready(w) {
+			w.open, opened = true, true
+		}
+	}
+	return opened
+}
+
+// byHealth is true if the item's own health check port tells about it.
+func (i Item) byHealth() bool { return i.Local && i.HealthCheckPort != 0 }
+
+// include is true if kube-proxy's rules hold, at the time now, a change first seen here at that time.
+//
+//  1. A sync that finished after it was seen includes it.
+//  2. kube-proxy may have been faster than we. If it had something to do shortly before, has done it, and nothing more came
+//     in for as long as its news may lag behind ours, then that was it.
+func (s syncs) include(seen, now time.Time) bool {
+	if s.finished.After(seen) {
+		return true
+	}
+	return now.Sub(seen) >= heardWithin && !s.queued.Before(seen.Add(-heardBefore)) && !s.queued.After(s.finished)
+}
+
+// answers are what kube-proxy said to one round of questions.
+type answers struct {
+	at     time.Time // when they were asked
+	proxy  bool      // its metrics answered
+	syncs  syncs
+	health map[string]int // HTTP status by key, of the health check ports that answered
+}
+
+// ask asks about the items that wait.
+func (g *Gate) ask(ctx context.Context, items []Item) answers {
+	a := answers{at: time.Now(), health: map[string]int{}}
+	status, err := g.options.get(ctx, g.options.Metrics, func(body io.Reader) { a.syncs = readSyncs(body) })
+	a.proxy = err == nil && status == http.StatusOK
+	var (
+		mu     sync.Mutex // guards a.health
+		asking sync.WaitGroup
+		turns  = make(chan struct{}, asksAtOnce)
+	)
+	for _, item := range items {
+		if !item.byHealth() {
+			continue
+		}
+		turns <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-turns }()
+			url := fmt.Sprintf("http://%s/", netip.AddrPortFrom(g.options.NodeAddress, item.HealthCheckPort))
+			if status, err := g.options.get(ctx, url, nil); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				a.health[item.Key] = status
+			}
+		})
+	}
+	asking.Wait()
+	return a
+}
