@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -63,9 +64,10 @@ type Options struct {
 type Agent struct {
 	Options
 
-	wake   chan struct{} // of one: somebody changed something
-	urgent chan struct{} // of one: somebody lost something
-	owned  map[netip.Addr]bool
+	wake     chan struct{} // of one: somebody changed something
+	urgent   chan struct{} // of one: somebody lost something
+	owned    map[netip.Addr]bool
+	reported State
 }
 
 // New makes an agent.
@@ -94,7 +96,7 @@ func raise(flag chan struct{}) {
 // Run runs the loop until the context ends. At its end the announcer has no claims.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.Announcer.Set(nil)
-	confirmation := time.NewTicker(confirm)
+	confirmation := time.NewTicker(confirms)
 	defer confirmation.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -105,9 +107,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-confirmation.C:
-			if a.Ready() {
-				a.Announcer.Confirm()
-			}
+			a.confirm()
 			continue
 		case <-a.wake:
 			pace.woken(time.Now())
@@ -120,6 +120,18 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.run(started)
 		pace.ran(started, time.Now())
 		timer.Reset(time.Until(pace.next()))
+	}
+}
+
+// confirm confirms what is claimed, and reports what the announcer has made true since the last run.
+func (a *Agent) confirm() {
+	if !a.Ready() {
+		return
+	}
+	a.Announcer.Confirm()
+	if have := a.Announcer.Have(); !slices.Equal(have, a.reported.Have) {
+		a.reported.Have = have
+		a.Report(a.reported)
 	}
 }
 
@@ -137,7 +149,8 @@ func (a *Agent) run(started time.Time) {
 	a.Announcer.Set(open)
 	a.Announcer.Confirm()
 	a.note(open)
-	a.Report(State{Facts: snapshot.Facts, Have: a.Announcer.Have(), Duration: time.Since(started)})
+	a.reported = State{Facts: snapshot.Facts, Have: a.Announcer.Have(), Duration: time.Since(started)}
+	a.Report(a.reported)
 }
 
 // items are the Services the gate is to watch: those this node owns, and every Local one with an endpoint here. The

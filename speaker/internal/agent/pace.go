@@ -4,11 +4,11 @@ import "time"
 
 // The pace of the loop: quick for one change, bounded in cost for many.
 const (
-	settle  = 50 * time.Millisecond  // after the first wake, so that a burst of events is one run
-	rest    = 10                     // times the last run's duration between runs: at most a tenth of a core
-	maxRest = time.Second            // but never longer
-	confirm = 250 * time.Millisecond // how often ownership is confirmed while nothing happens (rule P1 allows 1 s)
-	resync  = 30 * time.Second       // how often everything is decided anew without a wake (fault F81)
+	settle   = 50 * time.Millisecond  // after the first wake, so that a burst of events is one run
+	rest     = 10                     // times the last run's duration between runs: at most a tenth of a core
+	maxRest  = time.Second            // but never longer
+	confirms = 250 * time.Millisecond // how often ownership is confirmed while nothing happens (rule P1 allows 1 s)
+	resync   = 30 * time.Second       // how often everything is decided anew without a wake (fault F81)
 )
 
 // pace says when the loop may run next.
