@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -218,9 +220,50 @@ func (l *Lab) launch(name string, spec process.Spec) (*Controller, error) {
 }
 
 func (l *Lab) awaitReady(ctx context.Context, p *process.Process, space *fabric.Space, port int) error {
-	return l.await(ctx, p, func(ctx context.Context) error {
-		return get(ctx, space, fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
-	})
+	return l.await(ctx, p, func(ctx context.Context) error { return ready(ctx, space, port) })
+}
+
+// ready asks one of Berth's processes on a host whether it is ready.
+func ready(ctx context.Context, space *fabric.Space, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := Get(ctx, space, fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
+	return err
+}
+
+// ControllerReady asks a replica whether it is ready.
+func (l *Lab) ControllerReady(ctx context.Context, name string) error {
+	controller, err := l.controller(name)
+	if err != nil {
+		return err
+	}
+	return ready(ctx, controller.host.Space, controllerPort)
+}
+
+// SpeakerReady asks a node's speaker whether it is ready.
+func (l *Lab) SpeakerReady(ctx context.Context, name string) error {
+	node, err := l.Node(name)
+	if err != nil {
+		return err
+	}
+	space, err := node.Space()
+	if err != nil {
+		return err
+	}
+	return ready(ctx, space, speakerPort)
+}
+
+// StartBerth installs Berth and starts one controller and every node's speaker.
+func (l *Lab) StartBerth(ctx context.Context) error {
+	if err := l.InstallBerth(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.StartController(ctx, "a", Extra{}) })
+	for _, node := range l.nodes {
+		group.Go(func() error { return l.StartSpeaker(ctx, node.Name, Extra{}) })
+	}
+	return group.Wait()
 }
 
 func (l *Lab) controller(name string) (*Controller, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"time"
@@ -45,10 +46,12 @@ func (c *Client) Frames(since time.Time) []frames.Frame { return c.recorder.Sinc
 
 // Get asks an HTTP server over a new connection and answers the body; any status but 2xx is an error.
 func (c *Client) Get(ctx context.Context, url string) (string, error) {
-	return httpGet(ctx, c.host.Space, url)
+	return Get(ctx, c.host.Space, url)
 }
 
-func httpGet(ctx context.Context, from *fabric.Space, url string) (string, error) {
+// Get asks an HTTP server, whose address is numeric, over a new connection from a namespace and answers the body; any
+// status but 2xx is an error.
+func Get(ctx context.Context, from *fabric.Space, url string) (string, error) {
 	transport := &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -69,7 +72,16 @@ func httpGet(ctx context.Context, from *fabric.Space, url string) (string, error
 	return string(body), nil
 }
 
-// Neighbours answers the client's neighbour table, one "ADDRESS MAC STATE" line each.
+// WhoHas asks the segment for an address and answers the MACs that claim it within wait.
+func (c *Client) WhoHas(target netip.Addr, wait time.Duration) ([]string, error) {
+	source := clientAddrs()[0]
+	if target.Is6() {
+		source = clientAddrs()[1]
+	}
+	return c.recorder.Probe(frames.Question{Target: target, Source: source, MAC: clientMAC()}, wait)
+}
+
+// Neighbours answers the client's neighbour table.
 func (c *Client) Neighbours() ([]netlink.Neigh, error) {
 	links, err := c.host.Links()
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -252,22 +251,4 @@ func (l *Lab) Writes(filter audit.Filter) ([]audit.Write, error) {
 		return nil, err
 	}
 	return audit.Select(writes, filter), nil
-}
-
-// get asks an HTTP server as seen from a host and answers an error unless it says 200.
-func get(ctx context.Context, from *fabric.Space, url string) error {
-	transport := &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("get %s: %s", url, response.Status)
-	}
-	return nil
 }

@@ -102,7 +102,8 @@ func (n *Node) boot(ctx context.Context) error {
 		return err
 	}
 	if err := n.lab.await(ctx, proxy, func(ctx context.Context) error {
-		return get(ctx, n.host.Space, "http://127.0.0.1:10256/livez")
+		_, err := Get(ctx, n.host.Space, "http://127.0.0.1:10256/livez")
+		return err
 	}); err != nil {
 		return err
 	}

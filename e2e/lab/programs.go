@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -57,4 +58,12 @@ func ProgramsFromEnvironment() (Programs, error) {
 		}
 	}
 	return p, nil
+}
+
+// Lacks answers a sentence if a program that only some scenes need is not installed, else nothing.
+func Lacks(tool string) string {
+	if _, err := exec.LookPath(tool); err != nil {
+		return tool + " is not installed"
+	}
+	return ""
 }

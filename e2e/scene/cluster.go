@@ -1,0 +1,252 @@
+package scene
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berthlb/berth/e2e/lab"
+	"github.com/berthlb/berth/e2e/lab/audit"
+	"github.com/berthlb/berth/e2e/lab/kubelet"
+	"github.com/berthlb/berth/e2e/lab/process"
+)
+
+// kubectl runs kubectl with all rights in the scene's namespace.
+func kubectl(s *Scene, args []string) (string, error) { return s.kubectl(nil, args...) }
+
+func (s *Scene) kubectl(stdin []byte, args ...string) (string, error) {
+	call := lab.KubectlCall{Kubeconfig: s.kubeconfig, Dir: s.ts.MkAbs("."), Stdin: stdin}
+	stdout, stderr, err := s.lab.Kubectl(s.ctx, call, args...)
+	if err != nil {
+		return stdout, fmt.Errorf("%w\n%s", err, stderr)
+	}
+	return stdout, nil
+}
+
+// apply is kubectl apply of the given files.
+func apply(s *Scene, args []string) (string, error) {
+	if len(args) == 0 {
+		return "", usageError{"apply FILE..."}
+	}
+	return s.kubectl(nil, "apply", "--server-side", "-f", strings.Join(args, ","))
+}
+
+// berth installs Berth, or installs and starts all of it.
+func berth(s *Scene, args []string) (string, error) {
+	if len(args) != 1 {
+		return "", usageError{"berth install|start"}
+	}
+	switch args[0] {
+	case "install":
+		return "", s.lab.InstallBerth(s.ctx)
+	case "start":
+		return "", s.lab.StartBerth(s.ctx)
+	default:
+		return "", usageError{"berth install|start"}
+	}
+}
+
+const (
+	controllerUsage = "controller NAME start [-nowait] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log"
+	speakerUsage    = "speaker NODE start [-nowait] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log"
+)
+
+func controller(s *Scene, args []string) (string, error) {
+	if len(args) < 2 {
+		return "", usageError{controllerUsage}
+	}
+	name, verb := args[0], args[1]
+	switch verb {
+	case "start":
+		return "", s.lab.StartController(s.ctx, name, extra(args[2:]))
+	case "log":
+		return s.lab.Log("controller-" + name), nil
+	case "ready":
+		return "", s.lab.ControllerReady(s.ctx, name)
+	}
+	p, err := s.lab.ControllerProcess(name)
+	if err != nil {
+		return "", err
+	}
+	return handle(p, verb, controllerUsage)
+}
+
+func speaker(s *Scene, args []string) (string, error) {
+	if len(args) < 2 {
+		return "", usageError{speakerUsage}
+	}
+	name, verb := args[0], args[1]
+	switch verb {
+	case "start":
+		return "", s.lab.StartSpeaker(s.ctx, name, extra(args[2:]))
+	case "log":
+		return s.lab.Log("speaker-" + name), nil
+	case "ready":
+		return "", s.lab.SpeakerReady(s.ctx, name)
+	}
+	p, err := s.lab.SpeakerProcess(name)
+	if err != nil {
+		return "", err
+	}
+	return handle(p, verb, speakerUsage)
+}
+
+// extra reads what follows start.
+func extra(args []string) lab.Extra {
+	if len(args) > 0 && args[0] == "-nowait" {
+		return lab.Extra{NoWait: true, Args: args[1:]}
+	}
+	return lab.Extra{Args: args}
+}
+
+// handle does to a process what the verb says.
+func handle(p *process.Process, verb, usage string) (string, error) {
+	switch verb {
+	case "stop":
+		return "", lab.Stop(p)
+	case "kill":
+		return "", p.Kill()
+	case "freeze":
+		return "", lab.Freeze(p)
+	case "thaw":
+		return "", lab.Thaw(p)
+	case "alive":
+		if !p.Alive() {
+			return "", fmt.Errorf("%s has ended: %w", p.Spec.Name, errOf(p))
+		}
+		return "", nil
+	default:
+		return "", usageError{usage}
+	}
+}
+
+func errOf(p *process.Process) error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("with exit code 0")
+}
+
+const nodeUsage = "node NAME cut|power-cut|restore|link-down|link-up|freeze|thaw|exec COMMAND..."
+
+func node(s *Scene, args []string) (string, error) {
+	if len(args) < 2 {
+		return "", usageError{nodeUsage}
+	}
+	n, err := s.lab.Node(args[0])
+	if err != nil {
+		return "", err
+	}
+	switch args[1] {
+	case "cut":
+		return "", n.Cut()
+	case "power-cut":
+		return "", n.PowerCut()
+	case "restore":
+		return "", n.Restore(s.ctx)
+	case "link-down":
+		return "", n.LinkDown()
+	case "link-up":
+		return "", n.LinkUp()
+	case "freeze":
+		return "", n.Freeze()
+	case "thaw":
+		return "", n.Thaw()
+	case "exec":
+		return n.Exec(s.ctx, args[2:]...)
+	case "curl":
+		return curl(s, n.Space, args[2:])
+	default:
+		return "", usageError{nodeUsage}
+	}
+}
+
+// pod overrides a pod's readiness, or gives it back to its probe; -on NODE means every pod of the scene there.
+func pod(s *Scene, args []string) (string, error) {
+	const usage = "pod ready NAME|-on NODE true|false|auto"
+	if len(args) < 3 || args[0] != "ready" {
+		return "", usageError{usage}
+	}
+	wishes := map[string]kubelet.Readiness{"true": kubelet.Ready, "false": kubelet.NotReady, "auto": kubelet.Probed}
+	wish, ok := wishes[args[len(args)-1]]
+	if !ok {
+		return "", usageError{usage}
+	}
+	names := args[1 : len(args)-1]
+	if len(names) == 2 && names[0] == "-on" {
+		list, err := s.kubectl(nil, "get", "pods", "--field-selector", "spec.nodeName="+names[1],
+			"-o", "jsonpath={.items[*].metadata.name}")
+		if err != nil {
+			return "", err
+		}
+		names = strings.Fields(list)
+	}
+	for _, name := range names {
+		s.lab.SetPodReady(types.NamespacedName{Namespace: s.namespace, Name: name}, wish)
+	}
+	return strings.Join(names, "\n") + "\n", nil
+}
+
+func apiserver(s *Scene, args []string) (string, error) {
+	if len(args) != 1 {
+		return "", usageError{"apiserver stop|start"}
+	}
+	switch args[0] {
+	case "stop":
+		return "", s.lab.StopAPIServer()
+	case "start":
+		return "", s.lab.StartAPIServer(s.ctx)
+	default:
+		return "", usageError{"apiserver stop|start"}
+	}
+}
+
+// writes prints the write requests that the API server answered.
+func writes(s *Scene, args []string) (string, error) {
+	const usage = "writes [-user USER] [-since MARK] [-match RE]"
+	options, err := parseFlags(args, usage, "user", "since", "match")
+	if err != nil {
+		return "", err
+	}
+	filter := audit.Filter{User: options["user"]}
+	if filter.Since, err = s.since(options["since"]); err != nil {
+		return "", err
+	}
+	list, err := s.lab.Writes(filter)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, w := range list {
+		lines = append(lines, w.String())
+	}
+	return matching(lines, options["match"], usage)
+}
+
+// mark remembers this moment.
+func mark(s *Scene, args []string) (string, error) {
+	if len(args) != 1 {
+		return "", usageError{"mark NAME"}
+	}
+	s.lab.Mark(s.markName(args[0]))
+	return "", nil
+}
+
+// need skips the scene if a program is not installed.
+func need(s *Scene, args []string) (string, error) {
+	for _, tool := range args {
+		if sentence := lab.Lacks(tool); sentence != "" {
+			s.skip(sentence)
+		}
+	}
+	return "", nil
+}
+
+// showLog prints the end of the log of a process of the lab.
+func showLog(s *Scene, args []string) (string, error) {
+	if len(args) != 1 {
+		return "", usageError{"log NAME"}
+	}
+	return s.lab.Log(args[0]), nil
+}

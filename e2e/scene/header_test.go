@@ -1,0 +1,44 @@
+package scene_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berthlb/berth/e2e/lab"
+	"github.com/berthlb/berth/e2e/scene"
+)
+
+func TestParseHeader(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reason, line string
+		want         scene.Header
+		fails        bool
+	}{
+		"Quiet": {
+			reason: "a quiet scene has Berth", line: "# quiet: a Service gets an address",
+			want: scene.Header{Sort: scene.Quiet, About: "a Service gets an address", Nodes: 3, Proxy: lab.NFTables, Berth: true},
+		},
+		"Options": {
+			reason: "a loud scene describes its lab", line: "# loud [nodes=5 proxy=iptables berth]: x",
+			want: scene.Header{Sort: scene.Loud, About: "x", Nodes: 5, Proxy: lab.IPTables, Berth: true},
+		},
+		"QuietOptions": {reason: "a shared lab cannot be described", line: "# quiet [nodes=5]: x", fails: true},
+		"NoSort":       {reason: "the sort is required", line: "# a Service gets an address", fails: true},
+		"OtherSort":    {reason: "there are three sorts", line: "# noisy: x", fails: true},
+		"OtherOption":  {reason: "a misspelt option is not passed over", line: "# loud [node=3]: x", fails: true},
+		"OtherProxy":   {reason: "kube-proxy has no such mode", line: "# loud [proxy=ebpf]: x", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := scene.ParseHeader(test.line)
+			if (err != nil) != test.fails {
+				t.Fatalf("%s: %v", test.reason, err)
+			}
+			if diff := cmp.Diff(test.want, got); err == nil && diff != "" {
+				t.Errorf("%s:\n%s", test.reason, diff)
+			}
+		})
+	}
+}
