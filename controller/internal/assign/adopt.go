@@ -1,0 +1,79 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/kube"
+)
+
+// pageSize is how many Services are asked for at once.
+const pageSize = 500
+
+// adopt takes over: all Services from the API server itself, since a cache may lag behind what the last leader wrote;
+// what their statuses hold; and those that have left Berth while nobody ran (rule A12).
+func (a *Assigner) adopt(ctx context.Context) error {
+	var err error
+	retry(ctx, func() bool {
+		if err = a.list(ctx); err != nil && ctx.Err() == nil {
+			a.Log.Error(err, "the Services cannot be read, trying again")
+		}
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("list all Services: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if picture, changed := a.picture.take(); changed {
+		a.ledger.SetCluster(picture)
+	}
+	services := make([]*cluster.Service, 0, len(a.known))
+	for _, known := range a.known {
+		services = append(services, known.service)
+	}
+	a.ledger.Adopt(services)
+	for name := range a.known {
+		a.wake([]cluster.Name{name})
+	}
+	return nil
+}
+
+// list reads all Services, page by page. All pages show one moment, that of the first page's resourceVersion.
+func (a *Assigner) list(ctx context.Context) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	var left []cluster.Name
+	a.mu.Lock()
+	a.known = map[cluster.Name]*known{}
+	a.mu.Unlock()
+	for {
+		page, err := a.Services.Services(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return err //nolint:wrapcheck // see adopt
+		}
+		a.mu.Lock()
+		a.floor = page.ResourceVersion
+		for i := range page.Items {
+			object := &page.Items[i]
+			object.ManagedFields = nil
+			if object.Spec.Type == corev1.ServiceTypeLoadBalancer {
+				a.saw(object)
+			} else if kube.HasRecord(object) {
+				left = append(left, nameOf(object))
+			}
+		}
+		a.mu.Unlock()
+		if page.Continue == "" {
+			break
+		}
+		options.Continue = page.Continue
+	}
+	for _, name := range left {
+		a.tidy(ctx, name)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package assign
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berthlb/berth/api/v1beta1"
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/ipam"
+	"github.com/berthlb/berth/internal/kube"
+	"github.com/berthlb/berth/internal/reason"
+)
+
+// write is one writer: it writes answers until there are no more. A write that has begun is finished also when ctx ends:
+// it is short, and the lease is released only after it.
+func (a *Assigner) write(ctx context.Context) {
+	for job := range a.jobs {
+		result := a.send(context.WithoutCancel(ctx), job)
+		a.Metrics.count(result.Outcome)
+		a.conclude(ctx, job, result)
+		a.mu.Lock()
+		if a.queue.done(job.name) {
+			a.wake([]cluster.Name{job.name})
+		}
+		a.mu.Unlock()
+	}
+}
+
+// send writes an answer.
+func (a *Assigner) send(ctx context.Context, j job) kube.Result {
+	switch j.decision.Verdict {
+	case ipam.Leave:
+		return kube.Result{Outcome: kube.Unchanged}
+	case ipam.Clear:
+		return a.Writer.Clear(ctx, j.object)
+	default:
+		return a.sendAllocation(ctx, j)
+	}
+}
+
+// conclude notes in the ledger what became of a write. Where it was not written, or nobody knows, the API server is
+// asked until that is clear: until then the Service is not decided about again.
+func (a *Assigner) conclude(ctx context.Context, j job, result kube.Result) {
+	switch result.Outcome {
+	case kube.Unchanged:
+		a.conclusion(j, ipam.Written, nil)
+	case kube.Written:
+		a.conclusion(j, ipam.Written, result.Object)
+		a.announce(j, result.Object)
+	case kube.NotWritten:
+		a.conclusion(j, ipam.NotWritten, nil)
+		a.Log.V(1).Info("status not written, looking again", "service", j.name.String(), "error", result.Err.Error())
+		a.ask(ctx, j, false)
+	case kube.Unknown:
+		a.conclusion(j, ipam.Unknown, nil)
+		a.Log.Info("status may not have been written, looking again", "service", j.name.String(), "error", result.Err.Error())
+		a.ask(ctx, j, true)
+	}
+}
+
+// again makes a Service due whose write has failed: at once the first time, then ever later, so that one that can never
+// be written keeps nobody busy. The caller holds the lock.
+func (a *Assigner) again(name cluster.Name) {
+	known := a.known[name]
+	if known == nil {
+		return
+	}
+	known.failures++
+	if known.failures == 1 {
+		a.wake([]cluster.Name{name})
+		return
+	}
+	pause := min(100*time.Millisecond<<min(known.failures, 10), time.Minute)
+	time.AfterFunc(pause, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.wake([]cluster.Name{name})
+	})
+}
+
+// conclusion settles a write, and takes the object in as it is now where that is known.
+func (a *Assigner) conclusion(j job, outcome ipam.Outcome, now *corev1.Service) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settle(j.name, outcome)
+	known := a.known[j.name]
+	if outcome != ipam.Written || known == nil || known.object.UID != j.object.UID {
+		return
+	}
+	known.given, known.failures = j.decision.Addresses, 0
+	if now != nil {
+		now.ManagedFields = nil
+		a.saw(now)
+	}
+}
+
+// ask reads the Service from the API server until it answers, and decides about it anew. open is true if the outcome of
+// the write is unknown: it is over once the object has another resourceVersion than the write was bound to, since then
+// the write has either happened or never will. Before that the same answer is sent again, which settles it too.
+func (a *Assigner) ask(ctx context.Context, j job, open bool) {
+	retry(ctx, func() bool {
+		live, err := a.get(ctx, j.name)
+		if err != nil && !isGone(err) {
+			return false
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if open && live != nil && live.ResourceVersion != j.object.ResourceVersion {
+			outcome := ipam.NotWritten
+			if kube.Holds(live, j.decision.Addresses) {
+				outcome = ipam.Written
+			}
+			a.settle(j.name, outcome)
+		}
+		a.takeLive(j.name, live)
+		a.again(j.name)
+		return true
+	})
+}
+
+// takeLive takes in what the API server said about a Service; nil if there is none of that name. The caller holds the
+// lock.
+func (a *Assigner) takeLive(name cluster.Name, live *corev1.Service) {
+	known := a.known[name]
+	switch {
+	case live == nil || live.Spec.Type != corev1.ServiceTypeLoadBalancer:
+		if known != nil {
+			a.forget(name)
+		}
+	default:
+		live.ManagedFields = nil
+		if a.saw(live) {
+			a.wake([]cluster.Name{name})
+		}
+	}
+}
+
+// get reads a Service from the API server itself.
+func (a *Assigner) get(ctx context.Context, name cluster.Name) (*corev1.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, kube.WriteTimeout)
+	defer cancel()
+	live, err := a.Services.Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // only looked at
+	}
+	return live, nil
+}
+
+func isGone(err error) bool { return err != nil && apierrors.IsNotFound(err) }
+
+// announce tells people what changed: once, in an event and in the log (rule O5).
+func (a *Assigner) announce(j job, now *corev1.Service) {
+	if j.decision.Verdict == ipam.Clear {
+		a.Log.Info("record removed from a Service that is not ours any more", "service", j.name.String())
+		return
+	}
+	said := allocatedCondition(now)
+	before := allocatedCondition(j.object)
+	moved := !kube.Holds(j.object, j.decision.Addresses)
+	if said == nil || (!moved && before != nil && before.Reason == said.Reason && (before.Message == said.Message || said.Reason == string(reason.Allocated))) {
+		return
+	}
+	why := reason.Reason{Word: reason.Word(said.Reason), Message: said.Message}
+	a.Log.Info("answer changed", "service", j.name.String(), "reason", said.Reason, "message", said.Message)
+	if why.Word == reason.Allocated {
+		why.Message = "assigned " + why.Message
+	}
+	a.Events.Event(reference(now), "Allocate", why)
+}
+
+func allocatedCondition(object *corev1.Service) *metav1.Condition {
+	return meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAllocated)
+}
+
+// sendAllocation writes addresses and reason, minding rivals (rule A11).
+func (a *Assigner) sendAllocation(ctx context.Context, j job) kube.Result {
+	allocation := kube.Allocation{
+		Addresses: j.decision.Addresses,
+		Pools:     j.decision.Pools,
+		KeepList:  j.decision.Verdict == ipam.Foreign,
+		Allocated: kube.Condition{True: j.decision.Complete, Reason: j.decision.Reason},
+	}
+	if stays(j) {
+		stored := allocatedCondition(j.object)
+		allocation.Allocated.Reason = reason.Reason{Word: reason.MovedDuplicate, Message: stored.Message}
+	}
+	if j.decision.Verdict == ipam.Foreign {
+		allocation.Addresses = nil
+		return a.Writer.SetAllocation(ctx, j.object, allocation, false)
+	}
+	if rival := a.contest(ctx, j); rival != "" {
+		return a.Writer.SetAllocation(ctx, j.object, yield(allocation, rival), false)
+	}
+	result := a.Writer.SetAllocation(ctx, j.object, allocation, false)
+	if result.Rival == "" {
+		return result
+	}
+	if rival := a.reversed(j, func() string { return result.Rival }); rival != "" {
+		return a.Writer.SetAllocation(ctx, j.object, yield(allocation, rival), false)
+	}
+	a.Log.Info("taking the list of addresses over from another program", "service", j.name.String(), "manager", result.Rival)
+	return a.Writer.SetAllocation(ctx, j.object, allocation, true)
+}
+
+// stays is true if the Service was moved because of a duplicate and nothing has changed since: a later start does not
+// know of the duplicate any more, and that is no reason to write (rule P6).
+func stays(j job) bool {
+	stored := allocatedCondition(j.object)
+	return stored != nil && stored.Reason == string(reason.MovedDuplicate) && j.decision.Reason.Word == reason.Allocated &&
+		kube.Holds(j.object, j.decision.Addresses)
+}

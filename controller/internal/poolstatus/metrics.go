@@ -1,0 +1,37 @@
+package poolstatus
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berthlb/berth/internal/ipam"
+)
+
+// Metrics are the gauges of pools.
+type Metrics struct {
+	addresses *prometheus.GaugeVec
+}
+
+// NewMetrics makes the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{addresses: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "berth_pool_addresses",
+		Help: "Addresses of a pool by family and by state: capacity, assigned, available. Numbers above 2^63-1 are shown as that.",
+	}, []string{"pool", "family", "state"})}
+	registry.MustRegister(m.addresses)
+	return m
+}
+
+// reset drops pools that are gone.
+func (m *Metrics) reset() { m.addresses.Reset() }
+
+// set shows a pool's counts.
+func (m *Metrics) set(pool string, usage ipam.Usage) {
+	for family, counts := range map[string]ipam.FamilyUsage{"ipv4": usage.IPv4, "ipv6": usage.IPv6} {
+		if counts == (ipam.FamilyUsage{}) {
+			continue
+		}
+		m.addresses.WithLabelValues(pool, family, "capacity").Set(float64(counts.Capacity))
+		m.addresses.WithLabelValues(pool, family, "assigned").Set(float64(counts.Assigned))
+		m.addresses.WithLabelValues(pool, family, "available").Set(float64(counts.Available))
+	}
+}
