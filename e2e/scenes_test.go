@@ -85,6 +85,7 @@ func needed(files []scene.File) []string {
 var runner *scene.Runner
 
 func runInside(m *testing.M) (int, error) {
+	lab.SilenceLibraries()
 	programs, err := lab.ProgramsFromEnvironment()
 	if err != nil {
 		return 0, err

@@ -15,8 +15,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/berthlb/berth/e2e/lab/fabric"
 	"github.com/berthlb/berth/e2e/lab/pki"
@@ -270,6 +272,12 @@ func (l *Lab) CopyLogs(to string) error {
 	}
 	return nil
 }
+
+// LogDir is the folder with the logs of the lab's processes.
+func (l *Lab) LogDir() string { return filepath.Join(l.dir, "log") }
+
+// SilenceLibraries throws away what client-go prints by itself, such as every connection that a scene cut on purpose.
+func SilenceLibraries() { klog.SetLogger(logr.Discard()) }
 
 func (l *Lab) logFile(name string) string { return filepath.Join(l.dir, "log", name+".log") }
 
