@@ -33,7 +33,7 @@ func preflight(ctx context.Context, clientset kubernetes.Interface, options *fla
 	if err != nil {
 		return false, err
 	}
-	missing, err := kube.MissingRights(ctx, clientset.AuthorizationV1().SelfSubjectAccessReviews(), rights(options.namespace, serviceCIDRs))
+	missing, err := kube.MissingRights(ctx, clientset.AuthorizationV1().SelfSubjectAccessReviews(), rights(options, serviceCIDRs))
 	if err != nil {
 		return false, fmt.Errorf("check rights: %w", err)
 	}
@@ -101,14 +101,15 @@ func serves(client discovery.DiscoveryInterface, groupVersion, resource string) 
 }
 
 // rights are what config/rbac/controller.yaml grants and this process uses.
-func rights(namespace string, serviceCIDRs bool) []kube.Right {
+func rights(options *flags, serviceCIDRs bool) []kube.Right {
+	namespace, lease := options.namespace, options.leaseName
 	needed := []kube.Right{
 		{Verb: "get", Resource: "services"},
 		{Verb: "patch", Resource: "services", Subresource: "status"},
 		{Verb: "create", Group: "events.k8s.io", Resource: "events"},
-		{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace},
+		{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: lease},
 		{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace},
-		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: lease},
 		{Verb: "get", Resource: "secrets", Namespace: namespace, Name: kube.GossipSecret},
 		{Verb: "create", Resource: "secrets", Namespace: namespace},
 		{Verb: "patch", Group: v1beta1.Group, Resource: "ipaddresspools", Subresource: "status"},

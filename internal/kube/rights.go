@@ -18,7 +18,7 @@ type Right struct {
 	Name                               string // "" for all
 }
 
-// String is the right as kubectl auth can-i takes it.
+// String is the right in words: get secrets berth-gossip in namespace berth-system.
 func (r Right) String() string {
 	resource := r.Resource
 	if r.Group != "" {
@@ -27,10 +27,14 @@ func (r Right) String() string {
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
 	}
-	if r.Namespace != "" {
-		return r.Verb + " " + resource + " in namespace " + r.Namespace
+	text := r.Verb + " " + resource
+	if r.Name != "" {
+		text += " " + r.Name
 	}
-	return r.Verb + " " + resource
+	if r.Namespace != "" {
+		text += " in namespace " + r.Namespace
+	}
+	return text
 }
 
 // MissingRights are those that the process does not have. Without one of them an informer would wait for ever and say so
