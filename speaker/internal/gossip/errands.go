@@ -23,10 +23,14 @@ type errands struct {
 	welcome map[string]struct{} // a welcome to these
 }
 
+func newErrands() *errands {
+	return &errands{noted: make(chan struct{}, 1), one: map[string]struct{}{}, welcome: map[string]struct{}{}}
+}
+
 // note adds to the errands, by f, and has them run.
 func (r *Ring) note(f func(*errands)) {
 	r.errands.mu.Lock()
-	f(&r.errands)
+	f(r.errands)
 	r.errands.mu.Unlock()
 	select {
 	case r.errands.noted <- struct{}{}:
@@ -39,7 +43,9 @@ func (e *errands) take() (all bool, one, welcome []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all, one, welcome = e.all, slices.Sorted(maps.Keys(e.one)), slices.Sorted(maps.Keys(e.welcome))
-	e.all, e.one, e.welcome = false, nil, nil
+	e.all = false
+	clear(e.one)
+	clear(e.welcome)
 	return all, one, welcome
 }
 
@@ -47,17 +53,10 @@ func (e *errands) take() (all bool, one, welcome []string) {
 func (r *Ring) tell() { r.note(func(e *errands) { e.all = true }) }
 
 // answer has them told to one.
-func (r *Ring) answer(name string) { r.note(func(e *errands) { add(&e.one, name) }) }
+func (r *Ring) answer(name string) { r.note(func(e *errands) { e.one[name] = struct{}{} }) }
 
 // welcome has a member welcomed.
-func (r *Ring) welcome(name string) { r.note(func(e *errands) { add(&e.welcome, name) }) }
-
-func add(set *map[string]struct{}, name string) {
-	if *set == nil {
-		*set = map[string]struct{}{}
-	}
-	(*set)[name] = struct{}{}
-}
+func (r *Ring) welcome(name string) { r.note(func(e *errands) { e.welcome[name] = struct{}{} }) }
 
 // hear takes in news, and tells whoever has to know.
 func (r *Ring) hear(all []*news, welcomed bool) {

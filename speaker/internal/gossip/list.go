@@ -3,7 +3,7 @@ package gossip
 import (
 	"errors"
 	"fmt"
-	"log"
+	"log" //nolint:depguard // memberlist takes no other; its lines go to logr (debugLog)
 	"net/netip"
 	"strings"
 	"syscall"
@@ -39,8 +39,8 @@ func (r *Ring) open(p pace, bind netip.AddrPort) error {
 		return err
 	}
 	config.Transport = transport
-	port := transport.GetAutoBindPort() // where bind has port 0
-	config.BindPort, config.AdvertisePort = port, port
+	config.BindPort = transport.GetAutoBindPort() // where bind has port 0
+	config.AdvertisePort = config.BindPort
 	if r.options.transport != nil {
 		config.Transport = r.options.transport(transport)
 	}
@@ -50,7 +50,7 @@ func (r *Ring) open(p pace, bind netip.AddrPort) error {
 	}
 	r.listMu.Lock()
 	defer r.listMu.Unlock()
-	r.list, r.pace, r.address = list, p, netip.AddrPortFrom(bind.Addr(), uint16(port))
+	r.list, r.pace, r.address = list, p, netip.AddrPortFrom(bind.Addr(), list.LocalNode().Port)
 	return nil
 }
 

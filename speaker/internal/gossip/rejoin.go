@@ -37,16 +37,21 @@ func (r *Ring) rejoin(ctx context.Context) {
 			r.changed()
 		}
 		r.join(ctx, known, missing)
-		pause := rejoinEvery + rand.N(rejoinEvery)
+		pause := rejoinEvery
 		if hurry {
-			pause = firstJoin + rand.N(firstJoin)
+			pause = firstJoin
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(upToTwice(pause)):
 		}
 	}
+}
+
+// upToTwice is a random time from a pause to twice as long, so that speakers do not act in step.
+func upToTwice(pause time.Duration) time.Duration {
+	return pause + rand.N(pause) //nolint:gosec // it spreads load and is no secret
 }
 
 // join tries to reach some of the missing: at random, so that a few that never answer do not stand in the others' way.
@@ -54,8 +59,10 @@ func (r *Ring) join(ctx context.Context, known map[string][]netip.AddrPort, miss
 	if r.hasLeft() {
 		return
 	}
-	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
-	for _, name := range missing[:min(len(missing), joinAtOnce)] {
+	//nolint:gosec // which ones are tried is no secret
+	order := rand.Perm(len(missing))
+	for _, i := range order[:min(len(order), joinAtOnce)] {
+		name := missing[i]
 		for _, address := range known[name] {
 			if ctx.Err() != nil {
 				return

@@ -61,7 +61,7 @@ type Ring struct {
 	left    bool
 
 	wake    atomic.Pointer[func()]
-	errands errands
+	errands *errands
 }
 
 // New opens the gossip port. Run has to be called then.
@@ -80,9 +80,9 @@ func New(options Options) (*Ring, error) {
 		options: options,
 		log:     options.Log.WithName("gossip"),
 		keyring: keyring,
-		roster:  newRoster(options.Node, uint64(time.Now().UnixNano())),
+		roster:  newRoster(options.Node, uint64(max(0, time.Now().UnixNano()))),
+		errands: newErrands(),
 	}
-	r.errands.noted = make(chan struct{}, 1)
 	r.queue = &memberlist.TransmitLimitedQueue{RetransmitMult: retransmit, NumNodes: r.size}
 	if err := r.open(options.paceOf(pace{}, len(options.Known())), options.Bind); err != nil {
 		return nil, err

@@ -69,7 +69,8 @@ func segmentsOf(links []cluster.Link) [][]cluster.Link {
 				apart = append(apart, other)
 			}
 		}
-		segments = append(apart, append(segment, link))
+		apart = append(apart, append(segment, link))
+		segments = apart
 	}
 	return segments
 }

@@ -2,6 +2,7 @@ package l2
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -96,7 +97,7 @@ func (p *port) assign(to duty) (changed bool, err error) {
 	if !sameAddresses(before, to) {
 		// First what is heard, then what is answered: the kernel passes nothing on that we would miss.
 		if err := p.receiver.Watch(slices.Collect(maps.Keys(to))); err != nil {
-			return true, err
+			return true, fmt.Errorf("watch addresses: %w", err)
 		}
 	}
 	p.duty.Store(&to)

@@ -1,10 +1,11 @@
 package l2
 
 import (
-	"container/heap"
+	"cmp"
 	"net/netip"
 	"time"
 
+	"github.com/google/btree"
 	"golang.org/x/time/rate"
 )
 
@@ -19,23 +20,25 @@ const (
 	framesPerTurn = 20
 	// jitter is by which part, up or down, a repetition may be off its time.
 	jitter = 0.2
+	// repetitions is how often an address is announced.
+	repetitions = 6
 )
 
 // offsets are the times of the announcements of an address, from the first (rule L3).
-func offsets() [6]time.Duration {
-	return [6]time.Duration{
+func offsets() [repetitions]time.Duration {
+	return [repetitions]time.Duration{
 		0, 100 * time.Millisecond, 500 * time.Millisecond, 1100 * time.Millisecond, 2200 * time.Millisecond, 4 * time.Second,
 	}
 }
 
-// burst is the announcements of one address that are still to be made.
+// burst is the announcements of one address.
 type burst struct {
 	address netip.Addr
 	epoch   uint64
-	step    int       // the next announcement, an index into offsets
+	order   uint64    // of arrival: the place in the queue of first announcements
+	step    int       // the next announcement; repetitions once all are made
 	began   time.Time // when the first one was made
-	due     time.Time // when the next one is; not for the first, which is due at once
-	over    bool      // all made, or dropped: it may still lie in a queue
+	due     time.Time // when the next one is; the first is due at once
 }
 
 // Schedule says when one link announces which address: a pure step machine, with the time as an argument. It is not safe
@@ -44,17 +47,23 @@ type burst struct {
 // First announcements go before repetitions: of 1,000 addresses gained at once the first frames of the last one leave
 // within a second (rule P4), whatever else is due.
 type Schedule struct {
-	bursts  map[netip.Addr]*burst
-	first   []*burst // in the order they came
-	again   dueHeap
+	bursts  map[netip.Addr]*burst // every address wanted, also after its last announcement
+	first   *btree.BTreeG[*burst] // that wait for the first announcement, by order
+	again   *btree.BTreeG[*burst] // that wait for a repetition, by the time it is due
+	arrived uint64
 	limiter *rate.Limiter
 	random  func() float64 // in [0, 1)
 }
 
 // NewSchedule gives an empty schedule.
 func NewSchedule(random func() float64) *Schedule {
+	const degree = 16
 	return &Schedule{
-		bursts:  map[netip.Addr]*burst{},
+		bursts: map[netip.Addr]*burst{},
+		first:  btree.NewG(degree, func(a, b *burst) bool { return a.order < b.order }),
+		again: btree.NewG(degree, func(a, b *burst) bool {
+			return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.order, b.order)) < 0
+		}),
 		limiter: rate.NewLimiter(framesPerSecond, framesAtOnce),
 		random:  random,
 	}
@@ -71,106 +80,81 @@ func (s *Schedule) Want(wanted map[netip.Addr]uint64) {
 	}
 	for address, epoch := range wanted {
 		b := s.bursts[address]
-		if b != nil && (b.epoch == epoch || b.step == 0) {
+		switch {
+		case b == nil:
+			s.begin(address, epoch)
+		case b.step == 0:
 			b.epoch = epoch
-			continue
-		}
-		if b != nil {
+		case b.epoch != epoch:
 			s.drop(b)
+			s.begin(address, epoch)
 		}
-		b = &burst{address: address, epoch: epoch}
-		s.bursts[address] = b
-		s.first = append(s.first, b)
 	}
 }
 
-// drop forgets an address. Where it lies in a queue it is skipped later.
+// begin queues an address for its first announcement.
+func (s *Schedule) begin(address netip.Addr, epoch uint64) {
+	s.arrived++
+	b := &burst{address: address, epoch: epoch, order: s.arrived}
+	s.bursts[address] = b
+	s.first.ReplaceOrInsert(b)
+}
+
+// drop forgets an address.
 func (s *Schedule) drop(b *burst) {
-	b.over = true
+	s.first.Delete(b)
+	s.again.Delete(b)
 	delete(s.bursts, b.address)
 }
 
 // Next gives the next address to be announced now; ok is false if there is none. The caller announces it, or not, before
 // it asks again.
 func (s *Schedule) Next(now time.Time) (address netip.Addr, ok bool) {
-	s.skip()
-	var b *burst
-	switch {
-	case len(s.first) > 0:
-		b = s.first[0]
-	case len(s.again) > 0 && !s.again[0].due.After(now):
-		b = s.again[0]
-	default:
-		return netip.Addr{}, false
-	}
-	if !s.limiter.AllowN(now, framesPerAnnouncement) {
+	b, waits := s.front()
+	if !waits || b.due.After(now) || !s.limiter.AllowN(now, framesPerAnnouncement) {
 		return netip.Addr{}, false
 	}
 	s.advance(b, now)
 	return b.address, true
 }
 
-// advance takes the front of a queue, which is b, out of it, and puts it where its next announcement belongs.
+// front is the burst whose turn is next: the first announcement that has waited longest, else the earliest repetition.
+func (s *Schedule) front() (b *burst, waits bool) {
+	if b, waits = s.first.Min(); waits {
+		return b, true
+	}
+	return s.again.Min()
+}
+
+// advance moves a burst on to its next announcement.
 func (s *Schedule) advance(b *burst, now time.Time) {
+	s.first.Delete(b)
+	s.again.Delete(b)
 	if b.step == 0 {
-		s.first = s.first[1:]
 		b.began = now
-	} else {
-		heap.Pop(&s.again)
 	}
 	b.step++
-	if b.step == len(offsets()) {
-		b.over = true // it stays in bursts: announced for this epoch
-		return
+	if b.step == repetitions {
+		return // it stays in bursts: announced for this epoch
 	}
 	offset := float64(offsets()[b.step])
 	b.due = b.began.Add(time.Duration(offset * (1 - jitter + 2*jitter*s.random())))
-	heap.Push(&s.again, b)
+	s.again.ReplaceOrInsert(b)
 }
 
 // Wake is when Next should be asked again; ok is false if nothing waits.
 func (s *Schedule) Wake(now time.Time) (at time.Time, ok bool) {
-	s.skip()
-	switch {
-	case len(s.first) > 0:
-		at = now
-	case len(s.again) > 0:
-		at = s.again[0].due
-	default:
+	b, waits := s.front()
+	if !waits {
 		return time.Time{}, false
 	}
-	missing := framesPerAnnouncement - s.limiter.TokensAt(now)
-	if missing <= 0 {
+	at = now
+	if b.due.After(now) {
+		at = b.due
+	}
+	if s.limiter.TokensAt(at) >= framesPerAnnouncement {
 		return at, true
 	}
-	missing += framesPerTurn - framesPerAnnouncement
-	refilled := now.Add(time.Duration(missing / framesPerSecond * float64(time.Second)))
-	if at.Before(refilled) {
-		at = refilled
-	}
-	return at, true
-}
-
-// skip takes bursts that are over from the front of the queues.
-func (s *Schedule) skip() {
-	for len(s.first) > 0 && s.first[0].over {
-		s.first = s.first[1:]
-	}
-	for len(s.again) > 0 && s.again[0].over {
-		heap.Pop(&s.again)
-	}
-}
-
-// dueHeap is a heap (container/heap) of repetitions, the one due first in front.
-type dueHeap []*burst
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(b any)        { *h = append(*h, b.(*burst)) }
-func (h *dueHeap) Pop() any {
-	last := len(*h) - 1
-	b := (*h)[last]
-	*h = (*h)[:last]
-	return b
+	missing := framesPerTurn - s.limiter.TokensAt(at)
+	return at.Add(time.Duration(missing / framesPerSecond * float64(time.Second))), true
 }

@@ -53,7 +53,7 @@ func (o Options) complete() Options {
 
 // get asks an URL. An error means that nobody answered; read is given the body of a 200.
 func (o Options) get(ctx context.Context, url string, read func(io.Reader)) (status int, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return 0, fmt.Errorf("ask %s: %w", url, err)
 	}

@@ -88,7 +88,10 @@ func (s *ARPSocket) Watch(addresses []netip.Addr) error {
 // Close ends Listen.
 func (s *ARPSocket) Close() error {
 	s.closed.Store(true)
-	return s.conn.Close()
+	if err := s.conn.Close(); err != nil {
+		return fmt.Errorf("close ARP socket on %s: %w", s.link.Name, err)
+	}
+	return nil
 }
 
 // Listen calls heard for each frame about a watched address, until the socket is closed (it then returns nil) or cannot
@@ -129,7 +132,7 @@ func (s *ARPSocket) receive(frame, control []byte) (n int, at time.Time, err err
 		n, controlled, _, _, inner = unix.Recvmsg(int(fd), frame, control, 0)
 		return !errors.Is(inner, unix.EAGAIN)
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err := errors.Join(err, inner); err != nil {
 		return 0, time.Time{}, err
 	}
 	at, err = stampOf(control[:controlled])
@@ -147,11 +150,13 @@ func stampOf(control []byte) (time.Time, error) {
 		if message.Header.Level != unix.SOL_SOCKET || message.Header.Type != unix.SO_TIMESTAMPNS {
 			continue
 		}
-		switch data := message.Data; {
-		case len(data) >= 16:
-			return time.Unix(int64(binary.NativeEndian.Uint64(data)), int64(binary.NativeEndian.Uint64(data[8:]))), nil
-		case len(data) >= 8:
-			return time.Unix(int64(binary.NativeEndian.Uint32(data)), int64(binary.NativeEndian.Uint32(data[4:]))), nil
+		var long [2]int64
+		if _, err := binary.Decode(message.Data, binary.NativeEndian, long[:]); err == nil {
+			return time.Unix(long[0], long[1]), nil
+		}
+		var short [2]int32
+		if _, err := binary.Decode(message.Data, binary.NativeEndian, short[:]); err == nil {
+			return time.Unix(int64(short[0]), int64(short[1])), nil
 		}
 	}
 	return time.Time{}, errors.New("the kernel gave no time stamp")
@@ -178,7 +183,7 @@ func (s *ARPSocket) Announce(address netip.Addr) error {
 func (s *ARPSocket) send(op arp.Operation, from netip.Addr, target [6]byte, to netip.Addr, destination [6]byte) error {
 	frame, err := frameOf(op, party{s.link.MAC, from}, party{target, to}, destination)
 	if err != nil {
-		return fmt.Errorf("make ARP frame for %s on %s: %w", from, s.link.Name, err)
+		return fmt.Errorf("send ARP for %s on %s: %w", from, s.link.Name, err)
 	}
 	address := &unix.SockaddrLinklayer{Protocol: protocol(), Ifindex: s.link.Index, Halen: 6}
 	copy(address.Addr[:], destination[:])
@@ -203,16 +208,20 @@ type party struct {
 func frameOf(op arp.Operation, sender, target party, destination [6]byte) ([]byte, error) {
 	message, err := arp.NewPacket(op, sender.mac[:], sender.address, target.mac[:], target.address)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make ARP packet: %w", err)
 	}
 	payload, err := message.MarshalBinary()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write ARP packet: %w", err)
 	}
 	frame := ethernet.Frame{
 		Destination: destination[:], Source: sender.mac[:], EtherType: ethernet.EtherTypeARP, Payload: payload,
 	}
-	return frame.MarshalBinary()
+	bytes, err := frame.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("write Ethernet frame: %w", err)
+	}
+	return bytes, nil
 }
 
 // protocol is ARP's EtherType in network byte order, as the kernel wants it in an integer of the host's (packet(7)).

@@ -105,7 +105,7 @@ func choose(spans []span) []bpf.Instruction {
 		verdict(drop),
 		bpf.LoadAbsolute{Off: offOperation, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: operationAsk, SkipTrue: 1},
-		bpf.Jump{Skip: uint32(len(members)) + 1},
+		jump(len(members) + 1),
 		bpf.LoadAbsolute{Off: offTargetIP, Size: 4},
 	}
 	program = append(program, members...)
@@ -123,6 +123,11 @@ const (
 	accept = 1 << 16 // more than any frame has
 )
 
+// jump passes over so many instructions.
+func jump(over int) bpf.Instruction {
+	return bpf.Jump{Skip: uint32(over)} //nolint:gosec // a program has 4,096 at most
+}
+
 // search accepts if the accumulator lies in one of the spans, and otherwise runs on behind its own end. It is a binary
 // tree, because classic BPF has no loops and a walk through all would cost every frame. Its branches are left by Jump:
 // a conditional jump reaches 255 instructions only.
@@ -138,9 +143,9 @@ func search(spans []span) []bpf.Instruction {
 	low, high := search(spans[:middle]), search(spans[middle:])
 	program := []bpf.Instruction{
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: spans[middle].from, SkipFalse: 1},
-		bpf.Jump{Skip: uint32(len(low)) + 1},
+		jump(len(low) + 1),
 	}
 	program = append(program, low...)
-	program = append(program, bpf.Jump{Skip: uint32(len(high))})
+	program = append(program, jump(len(high)))
 	return append(program, high...)
 }

@@ -74,7 +74,7 @@ func (l *Links) Run(ctx context.Context, wake func()) error {
 	for {
 		started := time.Now()
 		err := l.follow(ctx, wake)
-		if ctx.Err() != nil {
+		if err == nil {
 			return nil
 		}
 		if time.Since(started) > lastRetry {
@@ -91,7 +91,7 @@ func (l *Links) Run(ctx context.Context, wake func()) error {
 }
 
 // follow subscribes first and lists then, so that nothing falls between the two, and takes in events until the kernel
-// breaks off.
+// breaks off, or until ctx ends: then it returns nil.
 func (l *Links) follow(ctx context.Context, wake func()) error {
 	events, err := subscribe()
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *Links) follow(ctx context.Context, wake func()) error {
 	// Whatever happened while nobody listened may have touched every link.
 	l.publish(t, true, wake)
 	for {
-		touched := false
+		var touched bool
 		select {
 		case <-ctx.Done():
 			return nil

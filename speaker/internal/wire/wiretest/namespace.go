@@ -21,9 +21,9 @@ type Namespace struct {
 }
 
 // NewNamespace makes an empty namespace. The test is skipped, with a sentence, where that is not allowed.
-func NewNamespace(t testing.TB) *Namespace {
-	t.Helper()
-	n := &Namespace{t: t}
+func NewNamespace(tb testing.TB) *Namespace {
+	tb.Helper()
+	n := &Namespace{t: tb}
 	var err error
 	onThread(func() {
 		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -32,15 +32,15 @@ func NewNamespace(t testing.TB) *Namespace {
 		n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 	})
 	if errors.Is(err, unix.EPERM) {
-		t.Skip("needs root: this test makes network namespaces, which this user may not")
+		tb.Skip("needs root: this test makes network namespaces, which this user may not")
 	}
 	if err != nil {
-		t.Fatalf("make a network namespace: %v", err)
+		tb.Fatalf("make a network namespace: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		n.running.Wait()
 		if err := n.file.Close(); err != nil {
-			t.Errorf("close the network namespace: %v", err)
+			tb.Errorf("close the network namespace: %v", err)
 		}
 	})
 	return n

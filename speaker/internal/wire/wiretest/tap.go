@@ -2,6 +2,7 @@ package wiretest
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -40,11 +41,13 @@ func (n *Namespace) Tap(link string) *Tap {
 	n.Do(func() error {
 		ifi, err := net.InterfaceByName(link)
 		if err != nil {
-			return err
+			return fmt.Errorf("find link: %w", err)
 		}
 		tap.mac = [6]byte(ifi.HardwareAddr)
-		tap.conn, err = packet.Listen(ifi, packet.Raw, unix.ETH_P_ARP, nil)
-		return err
+		if tap.conn, err = packet.Listen(ifi, packet.Raw, unix.ETH_P_ARP, nil); err != nil {
+			return fmt.Errorf("open a tap: %w", err)
+		}
+		return nil
 	})
 	n.running.Go(tap.read)
 	n.t.Cleanup(func() { _ = tap.conn.Close() })

@@ -1,0 +1,232 @@
+package l2_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berthlb/berth/internal/announce"
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/speaker/internal/l2"
+)
+
+// sent is a frame that the responder has sent.
+type sent struct {
+	at      time.Time
+	link    string
+	index   int
+	address netip.Addr
+	to      netip.Addr // not valid for an announcement
+}
+
+// heardFunc is what a port gives a link to call.
+type heardFunc = func(sender [6]byte, source, target netip.Addr, at time.Time)
+
+// host is the links of a node, in memory. It stands for the system, not for anything of ours.
+type host struct {
+	mu      sync.Mutex
+	links   []cluster.Link
+	routes  map[netip.Addr]int
+	sockets map[string]*socket // the open ones, by link name
+	opened  int
+	refuse  error // what opening a socket gives
+	frames  []sent
+}
+
+// socket is an open socket on one of them.
+type socket struct {
+	host    *host
+	link    cluster.Link
+	watched []netip.Addr
+	heard   chan heardFunc // gives the callback once Listen runs
+	broken  chan error
+	closed  chan struct{}
+	once    sync.Once
+	refuse  error // what sending gives
+}
+
+func (h *host) Current() []cluster.Link {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.links)
+}
+
+func (h *host) RouteTo(address netip.Addr) (int, bool) {
+	index, ok := h.routes[address]
+	return index, ok
+}
+
+func (h *host) open(link cluster.Link) (l2.Receiver, l2.Sender, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.opened++
+	if h.refuse != nil {
+		return nil, nil, h.refuse
+	}
+	if h.sockets[link.Name] != nil {
+		return nil, nil, errors.New("opened twice")
+	}
+	s := &socket{host: h, link: link, heard: make(chan heardFunc, 1), broken: make(chan error, 1), closed: make(chan struct{})}
+	h.sockets[link.Name] = s
+	return s, s, nil
+}
+
+func (s *socket) Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time)) error {
+	s.heard <- heard
+	select {
+	case err := <-s.broken:
+		return err
+	case <-s.closed:
+		return nil
+	}
+}
+
+func (s *socket) Watch(addresses []netip.Addr) error {
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	s.watched = slices.Clone(addresses)
+	return nil
+}
+
+func (s *socket) Close() error {
+	s.once.Do(func() {
+		s.host.mu.Lock()
+		defer s.host.mu.Unlock()
+		delete(s.host.sockets, s.link.Name)
+		close(s.closed)
+	})
+	return nil
+}
+
+func (s *socket) Reply(_ [6]byte, toAddress, address netip.Addr) error {
+	return s.send(address, toAddress)
+}
+func (s *socket) Announce(address netip.Addr) error { return s.send(address, netip.Addr{}) }
+
+func (s *socket) send(address, to netip.Addr) error {
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	if s.refuse != nil {
+		return s.refuse
+	}
+	s.host.frames = append(s.host.frames, sent{time.Now(), s.link.Name, s.link.Index, address, to})
+	return nil
+}
+
+// set makes these the links.
+func (h *host) set(links ...cluster.Link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.links = links
+}
+
+// socket is the open socket on a link; nil if there is none.
+func (h *host) socket(link string) *socket {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sockets[link]
+}
+
+// take gives the frames sent since it was last asked.
+func (h *host) take() []sent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	frames := h.frames
+	h.frames = nil
+	return frames
+}
+
+// bench is a responder on such a host, inside a synctest bubble.
+type bench struct {
+	t *testing.T
+	*host
+	*l2.Responder
+	registry *prometheus.Registry
+	epoch    uint64
+	cancel   func()
+}
+
+func eth(name string, index int, subnets ...string) cluster.Link {
+	l := cluster.Link{Name: name, Index: index, MAC: [6]byte{2, 0, 0, 0, 0, byte(index)}, IPv4: true}
+	for _, subnet := range subnets {
+		l.Subnets = append(l.Subnets, netip.MustParsePrefix(subnet))
+	}
+	return l
+}
+
+// inBubble runs a test with a fake clock and a responder on eth0 that is confirmed now.
+func inBubble(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{
+			t: t, host: &host{routes: map[netip.Addr]int{}, sockets: map[string]*socket{}}, registry: prometheus.NewRegistry(),
+		}
+		b.set(eth("eth0", 1, "192.0.2.0/24"))
+		b.Responder = l2.New(l2.Options{Links: b.host, Open: b.open, Metrics: b.registry, Log: logr.Discard()})
+		ctx, cancel := context.WithCancel(t.Context())
+		b.cancel = cancel
+		done := make(chan error)
+		go func() { done <- b.Run(ctx) }()
+		test(b)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if len(b.sockets) > 0 {
+			t.Errorf("sockets left open: %v", slices.Sorted(maps.Keys(b.sockets)))
+		}
+	})
+}
+
+// claim sets claims with a new epoch, and lets the responder settle.
+func (b *bench) claim(addresses ...netip.Addr) {
+	b.epoch++
+	var claims []announce.Claim
+	for _, address := range addresses {
+		claims = append(claims, announce.Claim{Address: address, Epoch: b.epoch})
+	}
+	b.Confirm()
+	b.Set(claims)
+	synctest.Wait()
+}
+
+// run lets time pass while an agent confirms.
+func (b *bench) run(span time.Duration) {
+	for end := time.Now().Add(span); time.Now().Before(end); {
+		b.Confirm()
+		b.pass(min(100*time.Millisecond, time.Until(end)))
+	}
+}
+
+// pass lets time pass while nobody confirms.
+func (b *bench) pass(span time.Duration) {
+	<-time.After(span)
+	synctest.Wait()
+}
+
+// ask has a link hear a request for an address from the client, which the kernel received some time ago.
+func (b *bench) ask(link string, address netip.Addr, ago time.Duration) {
+	b.t.Helper()
+	s := b.socket(link)
+	if s == nil {
+		b.t.Fatalf("no socket is open on %s", link)
+	}
+	heard := <-s.heard
+	s.heard <- heard
+	heard([6]byte{2, 9}, client, address, time.Now().Add(-ago))
+	synctest.Wait()
+}
+
+// answers are the frames to the client among some.
+func answers(frames []sent) []sent {
+	return slices.DeleteFunc(frames, func(f sent) bool { return f.to != client })
+}
