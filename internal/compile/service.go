@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/internal/cluster"
@@ -38,12 +39,16 @@ func Service(object *corev1.Service, options Options) *cluster.Service {
 		Policy:           trafficPolicy(object.Spec.ExternalTrafficPolicy),
 		Ports:            ports(object.Spec.Ports),
 		Selector:         canonicalSelector(object.Spec.Selector),
-		RequestPool:      strings.TrimSpace(object.Annotations[v1beta1.AnnotationPool]),
 		ClusterAddresses: clusterAddresses(object),
 		HealthCheckPort:  uint16(object.Spec.HealthCheckNodePort), //nolint:gosec // the API server keeps it in 0..65535
 		Recorded:         record(object),
 	}
 	service.Request, service.RequestProblem = request(object)
+	if pool, problem := requestPool(object); problem == nil {
+		service.RequestPool = pool
+	} else {
+		service.RequestProblem = problem
+	}
 	return service
 }
 
@@ -131,16 +136,35 @@ func request(object *corev1.Service) ([]netip.Addr, *reason.Reason) {
 	for part := range strings.SplitSeq(text, ",") {
 		address, err := netip.ParseAddr(strings.TrimSpace(part))
 		if err != nil || address.Zone() != "" {
-			return nil, reason.New(reason.InvalidRequest, "%s: %q is not an IP address", source, strings.TrimSpace(part))
+			return nil, reason.New(reason.InvalidRequest, "%s: %q is not an IP address", source, clip(strings.TrimSpace(part)))
 		}
 		address = address.Unmap()
 		if slices.ContainsFunc(wish, func(a netip.Addr) bool { return cluster.FamilyOf(a) == cluster.FamilyOf(address) }) {
 			return nil, reason.New(reason.InvalidRequest, "%s: %q names two %s addresses, at most one of each family can be had",
-				source, text, cluster.FamilyOf(address))
+				source, clip(text), cluster.FamilyOf(address))
 		}
 		wish = append(wish, address)
 	}
 	return wish, nil
+}
+
+// requestPool reads the wish for a pool. What is no object's name is refused here, before it gets into other messages.
+func requestPool(object *corev1.Service) (string, *reason.Reason) {
+	name := strings.TrimSpace(object.Annotations[v1beta1.AnnotationPool])
+	if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", reason.New(reason.InvalidRequest, "annotation %s: %q is not the name of a pool", v1beta1.AnnotationPool, clip(name))
+	}
+	return name, nil
+}
+
+// clip shortens a user's text for a message: an annotation may have 256 KiB, a condition's message has 32 at most, and
+// one that the API server refuses would keep the Service's whole status from being written.
+func clip(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // record reads back what the Service's status holds. Entries that are no address, or repeat one, are garbage; a host
@@ -158,7 +182,7 @@ func record(object *corev1.Service) cluster.Record {
 	if condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAllocated); condition != nil {
 		record.ByUs = true
 		record.Since = condition.LastTransitionTime.Time
-		record.Named = addressesIn(condition.Message)
+		record.Named = namedIn(condition.Message)
 	}
 	if condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionPool); condition != nil {
 		record.Pools = splitPools(condition)
@@ -167,13 +191,22 @@ func record(object *corev1.Service) cluster.Record {
 	return record
 }
 
-// addressesIn are the addresses among the words of a message.
-func addressesIn(message string) []netip.Addr {
+// namedIn reads back the addresses that the Allocated condition says the Service holds. Its message begins with them, as
+// ipam writes it, after "keeps" or nothing: "192.0.2.10 from pool public and 2001:db8::10 from pool six". What follows is
+// prose and may quote anything, also what a user wrote: an address there is not one we gave (rule A14).
+func namedIn(message string) []netip.Addr {
 	var named []netip.Addr
-	for word := range strings.FieldsFuncSeq(message, func(r rune) bool { return r == ' ' || r == ',' || r == ';' }) {
-		if address, err := netip.ParseAddr(word); err == nil {
-			named = append(named, address.Unmap())
+	words := strings.Fields(strings.TrimPrefix(message, "keeps "))
+	for len(words) >= 4 && words[1] == "from" && words[2] == "pool" {
+		address, err := netip.ParseAddr(words[0])
+		if err != nil {
+			break
 		}
+		named = append(named, address.Unmap())
+		if len(words) == 4 || words[4] != "and" {
+			break
+		}
+		words = words[5:]
 	}
 	return named
 }
