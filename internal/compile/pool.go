@@ -79,7 +79,7 @@ func ranges(addresses, exclude []v1beta1.AddressText) ([]netipx.IPRange, error) 
 // Range reads a CIDR, a range FIRST-LAST or a single address (rule A6). It refuses, with the text in the message, what
 // the rules of form of v1beta1.AddressText refuse, and IPv6 ranges that end before they start.
 func Range(text string) (netipx.IPRange, error) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
+	if prefix, err := netip.ParsePrefix(text); err == nil && !prefix.Addr().Is4In6() {
 		if prefix != prefix.Masked() {
 			return netipx.IPRange{}, fmt.Errorf(
 				"%s has host bits set: write the network address of this prefix, or FIRST-LAST for a part of it", text)
