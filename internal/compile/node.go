@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,11 +11,11 @@ import (
 )
 
 // The signs of a node that is leaving (rule E6). kubelet's message about a shutdown is that of
-// k8s.io/kubernetes/pkg/kubelet/nodeshutdown.
+// k8s.io/kubernetes/pkg/kubelet/nodeshutdown; with other troubles it is one of a list.
 const (
-	shutdownMessage = "node is shutting down"
-	taintOutOfOrder = "node.kubernetes.io/out-of-service"
-	taintScaleDown  = "ToBeDeletedByClusterAutoscaler"
+	shutdownMessage   = "node is shutting down"
+	taintOutOfService = "node.kubernetes.io/out-of-service"
+	taintScaleDown    = "ToBeDeletedByClusterAutoscaler"
 )
 
 // Node compiles a Node.
@@ -52,13 +53,14 @@ func leaving(object *corev1.Node) *reason.Reason {
 		return reason.New(reason.NodeLeaving, "the node has the label %s", corev1.LabelNodeExcludeBalancers)
 	}
 	for i := range object.Spec.Taints {
-		if key := object.Spec.Taints[i].Key; key == taintOutOfOrder || key == taintScaleDown {
+		if key := object.Spec.Taints[i].Key; key == taintOutOfService || key == taintScaleDown {
 			return reason.New(reason.NodeLeaving, "the node has the taint %s", key)
 		}
 	}
 	for i := range object.Status.Conditions {
 		condition := &object.Status.Conditions[i]
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionFalse && condition.Message == shutdownMessage {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionFalse &&
+			strings.Contains(condition.Message, shutdownMessage) {
 			return reason.New(reason.NodeLeaving, "the node is shutting down")
 		}
 	}
