@@ -14,12 +14,15 @@ import (
 type rivalry struct {
 	reversals []time.Time // within the last minute
 	manager   string      // not "": we have stopped
+	stopped   time.Time
 }
 
-// The measure of a rivalry (rule A11).
+// The measure of a rivalry (rule A11): so many reversals within a window end it. After a while we try again, since
+// nobody tells us that the other program has gone.
 const (
 	rivalLimit  = 5
 	rivalWindow = time.Minute
+	rivalCalm   = 10 * time.Minute
 )
 
 // reversal counts one reversal and is true if it is one too many.
@@ -33,39 +36,47 @@ func (r *rivalry) reversal(now time.Time) bool {
 // the list because of it; "" if we write it. We begin again when the list is ours again, or the Service is to have
 // something else.
 func (a *Assigner) contest(ctx context.Context, j job) string {
-	a.mu.Lock()
-	known := a.known[j.name]
-	undone := known != nil && len(known.given) > 0 && slices.Equal(known.given, j.decision.Addresses) && !kube.Holds(j.object, known.given)
-	if known != nil && !undone && known.rivalry.manager != "" {
-		known.rivalry = rivalry{}
+	name, over := a.reversal(j)
+	if !over || name != "" {
+		return name
 	}
-	stopped := ""
-	if undone {
-		stopped = known.rivalry.manager
-	}
-	a.mu.Unlock()
-	if !undone || stopped != "" {
-		return stopped
-	}
-	return a.reversed(j, func() string { return a.managerOf(ctx, j) })
-}
-
-// reversed counts a reversal. If it is one too many we stop, and it returns the name of the program; else "".
-func (a *Assigner) reversed(j job, manager func() string) string {
-	a.mu.Lock()
-	known := a.known[j.name]
-	stop := known != nil && known.rivalry.reversal(time.Now())
-	a.mu.Unlock()
-	if !stop {
-		return ""
-	}
-	name := manager()
+	name = a.managerOf(ctx, j)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if known := a.known[j.name]; known != nil {
-		known.rivalry.manager = name
+		known.rivalry.manager, known.rivalry.stopped = name, time.Now()
+		a.later(j.name, rivalCalm)
 	}
 	return name
+}
+
+// reversal counts it if what we wrote is undone. over is true if we stop, or have stopped because of the program that is
+// named.
+func (a *Assigner) reversal(j job) (manager string, over bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := a.known[j.name]
+	if known == nil {
+		return "", false
+	}
+	undone := len(known.given) > 0 && slices.Equal(known.given, j.decision.Addresses) && !kube.Holds(j.object, known.given)
+	switch {
+	case undone && known.rivalry.manager != "" && time.Since(known.rivalry.stopped) < rivalCalm:
+		return known.rivalry.manager, true
+	case undone:
+		return "", known.rivalry.reversal(time.Now())
+	case known.rivalry.manager != "":
+		known.rivalry = rivalry{}
+	}
+	return "", false
+}
+
+// yielded is true if a controller before this one has stopped writing the Service's list because of a rival, and nothing
+// has changed since: then that stays so (rule P6).
+func yielded(j job) bool {
+	stored := allocatedCondition(j.object)
+	return stored != nil && stored.Reason == string(reason.RivalWriter) && time.Since(stored.LastTransitionTime.Time) < rivalCalm &&
+		!kube.Holds(j.object, j.decision.Addresses) && strings.HasPrefix(stored.Message, j.decision.Reason.Message)
 }
 
 // managerOf is the program, other than us, that wrote the status last, as the API server has it recorded.

@@ -75,7 +75,11 @@ func (a *Assigner) again(name cluster.Name) {
 		a.wake([]cluster.Name{name})
 		return
 	}
-	pause := min(100*time.Millisecond<<min(known.failures, 10), time.Minute)
+	a.later(name, min(100*time.Millisecond<<min(known.failures, 10), time.Minute))
+}
+
+// later makes a Service due after a pause.
+func (a *Assigner) later(name cluster.Name, pause time.Duration) {
 	time.AfterFunc(pause, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -193,15 +197,16 @@ func (a *Assigner) sendAllocation(ctx context.Context, j job) kube.Result {
 		allocation.Addresses = nil
 		return a.Writer.SetAllocation(ctx, j.object, allocation, false)
 	}
+	if yielded(j) {
+		a.later(j.name, rivalCalm)
+		return kube.Result{Outcome: kube.Unchanged}
+	}
 	if rival := a.contest(ctx, j); rival != "" {
 		return a.Writer.SetAllocation(ctx, j.object, yield(allocation, rival), false)
 	}
 	result := a.Writer.SetAllocation(ctx, j.object, allocation, false)
 	if result.Rival == "" {
 		return result
-	}
-	if rival := a.reversed(j, func() string { return result.Rival }); rival != "" {
-		return a.Writer.SetAllocation(ctx, j.object, yield(allocation, rival), false)
 	}
 	a.Log.Info("taking the list of addresses over from another program", "service", j.name.String(), "manager", result.Rival)
 	return a.Writer.SetAllocation(ctx, j.object, allocation, true)
