@@ -57,7 +57,7 @@ type Options struct {
 	Nodes    int
 	Proxy    ProxyMode // nftables if empty
 	Programs Programs
-	Log      *slog.Logger
+	Log      *slog.Logger // a file beside the other logs if nil
 }
 
 // Lab is a running cluster. Its methods may be called from any goroutine.
@@ -71,7 +71,8 @@ type Lab struct {
 	api       kubernetes.Interface
 	processes process.Set // of the control plane's host
 
-	nodes []*Node
+	nodes  []*Node
+	ownLog *os.File // nil if the log is somebody else's
 
 	mu          sync.Mutex // guards all below
 	marks       map[string]time.Time
@@ -85,9 +86,6 @@ func Start(ctx context.Context, options Options) (*Lab, error) {
 	}
 	if options.Proxy == "" {
 		options.Proxy = NFTables
-	}
-	if options.Log == nil {
-		options.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Lab{
 		options: options, dir: filepath.Join(sandbox.Dir, "lab-"+options.Name),
@@ -106,10 +104,23 @@ func (l *Lab) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if l.options.Log == nil {
+		log, err := os.Create(l.logFile("lab"))
+		if err != nil {
+			return fmt.Errorf("make the lab's own log: %w", err)
+		}
+		l.ownLog = log
+		l.options.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	begin := time.Now()
+	reached := func(step string) {
+		l.options.Log.Info("lab step reached", "step", step, "after", time.Since(begin).Round(time.Millisecond).String())
+	}
 	if err := l.startNetwork(); err != nil {
 		return err
 	}
-	if err := l.startControlPlane(ctx); err != nil {
+	reached("network")
+	if err := l.startControlPlane(ctx, reached); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -117,6 +128,7 @@ func (l *Lab) start(ctx context.Context) error {
 	for _, node := range l.nodes {
 		group.Go(func() error { return node.start(ctx) })
 	}
+	defer reached("nodes")
 	return group.Wait()
 }
 
@@ -258,6 +270,9 @@ func (l *Lab) Close() error {
 	}
 	if l.segment != nil {
 		errs = append(errs, l.segment.Close())
+	}
+	if l.ownLog != nil {
+		errs = append(errs, l.ownLog.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,7 +141,7 @@ func (r *Runner) labFor(ctx context.Context, t *testing.T, header Header) (*lab.
 
 func (r *Runner) start(ctx context.Context, name string, header Header) (*lab.Lab, error) {
 	l, err := lab.Start(ctx, lab.Options{
-		Name: name, Nodes: header.Nodes, Proxy: header.Proxy, Programs: r.programs, Log: slog.New(slog.DiscardHandler),
+		Name: name, Nodes: header.Nodes, Proxy: header.Proxy, Programs: r.programs,
 	})
 	if err != nil || !header.Berth {
 		return l, err

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -57,7 +56,8 @@ func (k *Kubelet) heartbeat(ctx context.Context, said bool) error {
 	if said {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"status": k.nodeStatus()})
+	status := k.nodeStatus()
+	patch, err := replacingPatch(&status, nil, "addresses")
 	if err != nil {
 		return fmt.Errorf("encode the node's status: %w", err)
 	}

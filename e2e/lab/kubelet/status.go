@@ -12,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// report writes the pod's status if it differs from what was last written.
+// report writes the pod's status if it differs from what was last written, or if the API says otherwise: of a node that
+// did not report for a while the controller manager says that its pods are not ready.
 func (w *worker) report(ctx context.Context) error {
 	patch, err := w.patch()
 	if err != nil {
 		return fmt.Errorf("encode the status of pod %s: %w", w.key, err)
 	}
-	if string(patch) == w.told {
+	if string(patch) == w.told && w.agreed() {
 		return nil
 	}
 	ctx, cancel := call(ctx)
@@ -32,20 +33,37 @@ func (w *worker) report(ctx context.Context) error {
 	return nil
 }
 
-// patch is a strategic merge patch: conditions of others stay. The lists of addresses are replaced, or the addresses of
-// the time before a restart of the node would stay too.
+// agreed tells whether the API holds the readiness that was last computed.
+func (w *worker) agreed() bool {
+	return slices.ContainsFunc(w.pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == w.conditions[corev1.PodReady].Status
+	})
+}
+
+// patch leaves conditions of others as they are.
 func (w *worker) patch() ([]byte, error) {
-	told := w.status()
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&told)
+	status := w.status()
+	return replacingPatch(&status, map[string]any{"uid": w.pod.UID}, "podIPs", "hostIPs")
+}
+
+// replacingPatch is a strategic merge patch of a status that replaces the named lists. Merged, they would keep the
+// addresses of the time before a node's restart, or meet their own kind: Node addresses are merged by their type, of
+// which a dual-stack node has two alike.
+func replacingPatch(status any, metadata map[string]any, lists ...string) ([]byte, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range []string{"podIPs", "hostIPs"} {
-		if addrs, ok := status[list].([]any); ok {
-			status[list] = append([]any{map[string]any{"$patch": "replace"}}, addrs...)
+	for _, list := range lists {
+		if items, ok := fields[list].([]any); ok {
+			fields[list] = append([]any{map[string]any{"$patch": "replace"}}, items...)
 		}
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": w.pod.UID}, "status": status})
+	patch := map[string]any{"status": fields}
+	if metadata != nil {
+		patch["metadata"] = metadata
+	}
+	return json.Marshal(patch)
 }
 
 // status is what a kubelet says of a pod. Times are those of the worker's start, so that equal facts encode equally.

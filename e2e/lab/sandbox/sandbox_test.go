@@ -73,10 +73,29 @@ type outside struct {
 
 func start(t *testing.T, rung Rung) *outside {
 	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startBy(t, rung, exec.Command(self))
+}
+
+// startUnderShell puts a shell between the test and the program, as make and go stand there.
+func startUnderShell(t *testing.T, rung Rung) *outside {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startBy(t, rung, exec.Command("sh", "-c", self+"; exit $?"))
+}
+
+func startBy(t *testing.T, rung Rung, cmd *exec.Cmd) *outside {
+	t.Helper()
 	if err := probe(rung); err != nil {
 		t.Skipf("rung %c does not work here: %v", rung, err)
 	}
-	o := &outside{cmd: exec.Command("/proc/self/exe"), name: t.Name()}
+	o := &outside{cmd: cmd, name: t.Name()}
 	o.cmd.Env = append(os.Environ(), marker+"="+o.name, "TEST_RUNG="+string(rung), "BERTH_CACHE="+t.TempDir())
 	o.cmd.Stderr = os.Stderr
 	stdin, err := o.cmd.StdinPipe()
@@ -145,15 +164,19 @@ func TestNothingIsLeft(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason string
 		rung   Rung
+		start  func(t *testing.T, rung Rung) *outside
 		end    func(t *testing.T, o *outside)
 	}{
-		"OuterKilled": {"a killed test takes its sandbox along", RungB, func(_ *testing.T, o *outside) {
+		"OuterKilled": {"a killed test takes its sandbox along", RungB, start, func(_ *testing.T, o *outside) {
 			_ = o.cmd.Process.Kill()
 		}},
-		"InitKilled": {"a killed lab-init takes its namespace along", RungB, func(t *testing.T, o *outside) {
+		"ParentKilled": {"so does a killed go test above it", RungB, startUnderShell, func(_ *testing.T, o *outside) {
+			_ = o.cmd.Process.Kill()
+		}},
+		"InitKilled": {"a killed lab-init takes its namespace along", RungB, start, func(t *testing.T, o *outside) {
 			_ = syscall.Kill(initOf(t, o), syscall.SIGKILL)
 		}},
-		"InnerKilled": {"a killed inner process ends the sandbox", RungB, func(t *testing.T, o *outside) {
+		"InnerKilled": {"a killed inner process ends the sandbox", RungB, start, func(t *testing.T, o *outside) {
 			for _, pid := range marked(o.name) {
 				if parentOf(pid) == initOf(t, o) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -161,15 +184,19 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 		}},
-		"Ended":           {"an ordinary end leaves no background process", RungB, func(_ *testing.T, o *outside) { fmt.Fprintln(o.stdin, "end") }},
-		"UserOuterKilled": {"the same holds in a user namespace", RungC, func(_ *testing.T, o *outside) { _ = o.cmd.Process.Kill() }},
+		"Ended": {"an ordinary end leaves no background process", RungB, start, func(_ *testing.T, o *outside) {
+			fmt.Fprintln(o.stdin, "end")
+		}},
+		"UserOuterKilled": {"the same holds in a user namespace", RungC, start, func(_ *testing.T, o *outside) {
+			_ = o.cmd.Process.Kill()
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mounts, err := os.ReadFile("/proc/self/mountinfo")
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := start(t, test.rung)
+			o := test.start(t, test.rung)
 			eventually(t, "the test must see what could be left", func() error {
 				if n := o.inSandbox(t); n < 5 { // lab-init, the inner process, the shell and its two sleeps
 					return fmt.Errorf("%d processes in the sandbox", n)
