@@ -129,11 +129,11 @@ func (h *host) set(links ...cluster.Link) {
 	h.links = links
 }
 
-// socket is the open socket on a link; nil if there is none.
-func (h *host) socket(link string) *socket {
+// eth0 is the open socket on eth0; nil if there is none.
+func (h *host) eth0() *socket {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.sockets[link]
+	return h.sockets["eth0"]
 }
 
 // take gives the frames sent since it was last asked.
@@ -155,8 +155,8 @@ type bench struct {
 	cancel   func()
 }
 
-func eth(name string, index int, subnets ...string) cluster.Link {
-	l := cluster.Link{Name: name, Index: index, MAC: [6]byte{2, 0, 0, 0, 0, byte(index)}, IPv4: true}
+func eth(name string, index uint8, subnets ...string) cluster.Link {
+	l := cluster.Link{Name: name, Index: int(index), MAC: [6]byte{2, 0, 0, 0, 0, index}, IPv4: true}
 	for _, subnet := range subnets {
 		l.Subnets = append(l.Subnets, netip.MustParsePrefix(subnet))
 	}
@@ -213,12 +213,12 @@ func (b *bench) pass(span time.Duration) {
 	synctest.Wait()
 }
 
-// ask has a link hear a request for an address from the client, which the kernel received some time ago.
-func (b *bench) ask(link string, address netip.Addr, ago time.Duration) {
+// ask has eth0 hear a request for an address from the client, which the kernel received some time ago.
+func (b *bench) ask(address netip.Addr, ago time.Duration) {
 	b.t.Helper()
-	s := b.socket(link)
+	s := b.eth0()
 	if s == nil {
-		b.t.Fatalf("no socket is open on %s", link)
+		b.t.Fatal("no socket is open on eth0")
 	}
 	heard := <-s.heard
 	s.heard <- heard

@@ -22,19 +22,19 @@ func TestAnswersWhatItOwns(t *testing.T) {
 		b.claim(vip)
 		b.run(10 * time.Second) // all is announced
 		b.take()
-		b.ask("eth0", vip, 0)
-		b.ask("eth0", other, 0)
+		b.ask(vip, 0)
+		b.ask(other, 0)
 		want := []sent{{time.Now(), "eth0", 1, vip, client}}
-		if diff := cmp.Diff(want, b.take(), comparable()); diff != "" {
+		if diff := cmp.Diff(want, b.take(), alike()); diff != "" {
 			t.Errorf("asked for %s and %s (-want +got):\n%s", vip, other, diff)
 		}
-		if diff := cmp.Diff([]netip.Addr{vip}, b.Have(), comparable()); diff != "" {
+		if diff := cmp.Diff([]netip.Addr{vip}, b.Have(), alike()); diff != "" {
 			t.Errorf("Have (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func comparable() cmp.Option {
+func alike() cmp.Option {
 	return cmp.Options{
 		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 		cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
@@ -50,12 +50,12 @@ func TestSilentUnlessConfirmedWithinASecond(t *testing.T) {
 		b.take()
 		b.Confirm()
 		b.pass(time.Second)
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		if got := answers(b.take()); len(got) != 1 {
 			t.Errorf("a second after the confirmation %d answers, want 1", len(got))
 		}
 		b.pass(time.Millisecond)
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		if got := b.take(); len(got) != 0 {
 			t.Errorf("later than that the responder sent %v", got)
 		}
@@ -63,7 +63,7 @@ func TestSilentUnlessConfirmedWithinASecond(t *testing.T) {
 			t.Errorf("and it says that it answers for %v", have)
 		}
 		b.Confirm()
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		if got := answers(b.take()); len(got) != 1 {
 			t.Errorf("confirmed again %d answers, want 1", len(got))
 		}
@@ -75,7 +75,7 @@ func TestNeverConfirmedIsSilent(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.Set([]announce.Claim{{Address: vip, Epoch: 1}})
 		b.pass(200 * time.Millisecond)
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		if got := b.take(); len(got) != 0 {
 			t.Errorf("without any confirmation the responder sent %v", got)
 		}
@@ -105,11 +105,11 @@ func TestAnOldRequestIsDropped(t *testing.T) {
 		b.claim(vip)
 		b.run(10 * time.Second)
 		b.take()
-		b.ask("eth0", vip, 200*time.Millisecond)
+		b.ask(vip, 200*time.Millisecond)
 		if got := answers(b.take()); len(got) != 1 {
 			t.Errorf("a request 200 ms old got %d answers, want 1", len(got))
 		}
-		b.ask("eth0", vip, 201*time.Millisecond)
+		b.ask(vip, 201*time.Millisecond)
 		if got := b.take(); len(got) != 0 {
 			t.Errorf("one that is older was answered: %v", got)
 		}
@@ -126,7 +126,7 @@ func TestLossIsSilenceAtOnce(t *testing.T) {
 		b.run(50 * time.Millisecond)
 		b.take()
 		b.Set([]announce.Claim{{Address: kept, Epoch: b.epoch}}) // the loop has not run yet
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		b.run(10 * time.Second)
 		frames := b.take()
 		if len(frames) == 0 {
@@ -147,7 +147,7 @@ func TestAnnouncementsOfOthersAreNotAnswered(t *testing.T) {
 		b.claim(vip)
 		b.run(10 * time.Second)
 		b.take()
-		heard := <-b.socket("eth0").heard
+		heard := <-b.eth0().heard
 		heard([6]byte{2, 9}, vip, vip, time.Now())                     // as a request
 		heard([6]byte{2, 9}, vip, netip.Addr{}, time.Now())            // as a reply
 		heard([6]byte{2, 0, 0, 0, 0, 2}, vip, vip, time.Now())         // by our own eth1
@@ -170,7 +170,7 @@ func TestALinkThatComesBackIsAnnouncedAgain(t *testing.T) {
 		b.set()
 		b.LinksChanged()
 		b.run(time.Second)
-		if got := b.take(); len(got) != 0 || b.socket("eth0") != nil {
+		if got := b.take(); len(got) != 0 || b.eth0() != nil {
 			t.Errorf("on a link that is gone the responder sent %v", got)
 		}
 		if have := b.Have(); len(have) != 0 {
@@ -206,10 +206,10 @@ func TestASocketThatBreaksIsOpenedAgain(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.claim(vip)
 		b.run(time.Second)
-		b.socket("eth0").broken <- errors.New("network is down")
+		b.eth0().broken <- errors.New("network is down")
 		b.run(time.Second)
 		b.take()
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		if got := answers(b.take()); len(got) != 1 {
 			t.Errorf("after the socket broke %d answers, want 1", len(got))
 		}
@@ -228,7 +228,7 @@ func TestALinkThatCannotBeOpenedIsTriedLessAndLessOften(t *testing.T) {
 		}
 		b.refuse = nil
 		b.run(6 * time.Second)
-		if b.socket("eth0") == nil {
+		if b.eth0() == nil {
 			t.Error("it was not tried again")
 		}
 		tries := b.opened
@@ -250,7 +250,7 @@ func TestAFailureOnOneLinkDoesNotTouchAnother(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.set(eth("eth0", 1, "192.0.2.0/24"), eth("eth1", 2, "198.51.100.0/24"))
 		b.claim(vip)
-		b.socket("eth0").refuse = errors.New("no buffer space available")
+		b.eth0().refuse = errors.New("no buffer space available")
 		b.take()
 		b.claim(vip)
 		b.run(10 * time.Second)
@@ -272,7 +272,7 @@ func TestTheRegularCheckRepairsAMissedEvent(t *testing.T) {
 		b.set(eth("eth0", 9, "192.0.2.0/24")) // and nobody says so
 		b.run(31 * time.Second)
 		b.take()
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		if got := answers(b.take()); len(got) != 1 || got[0].index != 9 {
 			t.Errorf("answered by %v, want the new link", got)
 		}
@@ -288,7 +288,7 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 			b.wantMetric("berth_l2_"+name, `{link="eth0"} 0`)
 		}
 		b.wantMetric("berth_l2_addresses", " 1")
-		b.ask("eth0", vip, 0)
+		b.ask(vip, 0)
 		b.wantMetric("berth_l2_requests_total", `{link="eth0"} 1`)
 		b.wantMetric("berth_l2_replies_total", `{link="eth0"} 1`)
 	})

@@ -55,7 +55,8 @@ func OpenARP(link cluster.Link) (*ARPSocket, error) {
 //
 // The arp and packet libraries have no way to hand this on, so Listen receives by itself. The kernel's stamps are of the
 // wall clock; packet sockets offer no other. If that clock is set, the age of the frames then waiting is wrong by as much:
-// a few requests go unanswered or are answered late, once.
+// a few requests go unanswered or are answered late, once. The kernel begins to stamp a moment after it was first asked to
+// (net_enable_timestamp defers to a work queue); a frame without a stamp gets one when it is read.
 func stamp(raw syscall.RawConn) error {
 	var inner error
 	err := raw.Control(func(fd uintptr) {

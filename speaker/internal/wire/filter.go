@@ -48,30 +48,46 @@ func spansOf(addresses []netip.Addr, most int) []span {
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	bridged := bridgedGap(all, most)
 	var spans []span
-	for i, a := range all {
-		if i > 0 && a-all[i-1] <= bridged {
-			spans[len(spans)-1].to = a
+	for _, a := range all {
+		if last := len(spans) - 1; last >= 0 && a-spans[last].to == 1 {
+			spans[last].to = a
 			continue
 		}
 		spans = append(spans, span{a, a})
 	}
-	return spans
+	return coarser(spans, most)
 }
 
-// bridgedGap is the distance up to which neighbours in a sorted list have to be joined for at most so many spans: 1 joins
-// only those that adjoin.
-func bridgedGap(sorted []uint32, most int) uint32 {
-	if len(sorted) <= most {
-		return 1
+// coarser joins the closest spans of a sorted list until there are at most so many.
+func coarser(spans []span, most int) []span {
+	excess := len(spans) - most
+	if excess <= 0 {
+		return spans
 	}
-	gaps := make([]uint32, 0, len(sorted)-1)
-	for i := 1; i < len(sorted); i++ {
-		gaps = append(gaps, sorted[i]-sorted[i-1])
+	gaps := make([]uint32, 0, len(spans)-1)
+	for i := 1; i < len(spans); i++ {
+		gaps = append(gaps, spans[i].from-spans[i-1].to)
 	}
 	slices.Sort(gaps)
-	return gaps[len(gaps)-most] // so at most most-1 gaps are wider
+	widest := gaps[excess-1] // to be bridged: all that are narrower, and as many of this width as it takes
+	narrower, _ := slices.BinarySearch(gaps, widest)
+	thatWide := excess - narrower
+	joined := spans[:1:1]
+	for _, s := range spans[1:] {
+		last := &joined[len(joined)-1]
+		gap := s.from - last.to
+		switch {
+		case gap < widest:
+			last.to = s.to
+		case gap == widest && thatWide > 0:
+			last.to = s.to
+			thatWide--
+		default:
+			joined = append(joined, s)
+		}
+	}
+	return joined
 }
 
 // filter is the program by which the kernel chooses the frames a socket gets: ARP for IPv4 over Ethernet that

@@ -11,8 +11,8 @@ import (
 	"github.com/berthlb/berth/internal/cluster"
 )
 
-func link(name string, index int, subnets ...string) cluster.Link {
-	l := cluster.Link{Name: name, Index: index, MAC: [6]byte{2, 0, 0, 0, 0, byte(index)}}
+func link(name string, index uint8, subnets ...string) cluster.Link {
+	l := cluster.Link{Name: name, Index: int(index), MAC: [6]byte{2, 0, 0, 0, 0, index}}
 	for _, text := range subnets {
 		subnet := netip.MustParsePrefix(text)
 		l.Subnets = append(l.Subnets, subnet)
