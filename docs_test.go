@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/internal/election"
 )
 
@@ -232,6 +235,44 @@ func TestElectionExamples(t *testing.T) {
 		if score != columns[3] || owner != columns[4] {
 			t.Errorf("%s: computed score %s and owner %s", columns[0], score, owner)
 		}
+	}
+}
+
+// TestManifestsInPages decodes every manifest of ours that a page shows, as strictly as `kubectl apply` would.
+func TestManifestsInPages(t *testing.T) {
+	t.Parallel()
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	decoded := 0
+	for name, text := range filesWith(t, ".md") {
+		for _, match := range block.FindAllStringSubmatch(text, -1) {
+			for _, manifest := range strings.Split(match[1], "\n---\n") {
+				object, ok := objectOf(manifest)
+				if !ok {
+					continue
+				}
+				decoded++
+				if err := yaml.UnmarshalStrict([]byte(manifest), object); err != nil {
+					t.Errorf("%s: %v in\n%s", name, err, manifest)
+				}
+			}
+		}
+	}
+	if decoded == 0 {
+		t.Error("no manifest found: the test would pass for nothing")
+	}
+}
+
+// objectOf answers an empty object of the manifest's kind, if it is one of ours.
+func objectOf(manifest string) (any, bool) {
+	switch match := regexp.MustCompile(`(?m)^apiVersion: berth.dev/v1beta1\nkind: (\w+)$`).FindStringSubmatch(manifest); {
+	case match == nil:
+		return nil, false
+	case match[1] == "IPAddressPool":
+		return &v1beta1.IPAddressPool{}, true
+	case match[1] == "L2Advertisement":
+		return &v1beta1.L2Advertisement{}, true
+	default:
+		return &struct{}{}, true // a kind that does not exist decodes into nothing, so its fields are errors
 	}
 }
 
