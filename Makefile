@@ -12,8 +12,12 @@ export BERTH_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/berth
 # Go's temporary files take gigabytes while Kubernetes is built: never in the temp folder, which may be memory.
 export GOTMPDIR := $(BERTH_CACHE)/tmp
 # A clone that belongs to another user makes git refuse, and Go's stamping of versions fail with it.
-export GOFLAGS := -buildvcs=false
+export GOFLAGS := -buildvcs=false -trimpath
+# One setting of cgo for everything: a change of it compiles every library anew. The race detector alone needs it.
+export CGO_ENABLED := 0
 export GOWORK := off
+# One setting everywhere, so that everything is compiled once: the programs are static. The race detector differs.
+export CGO_ENABLED := 0
 # nft and iptables are in sbin, which the PATH of an ordinary user lacks on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -29,6 +33,8 @@ ldflags := -s -w -X main.version=$(VERSION)
 # ---- what the recipes are made of
 
 steps := hack/steps
+# What a step of another target calls: the machine has been looked at.
+again = $(MAKE) --no-print-directory BERTH_DOCTOR_DONE=yes
 testsum := $(BERTH_CACHE)/bin/testsum
 lab := $(BERTH_CACHE)/bin/lab
 tool = go tool -modfile=$(CURDIR)/hack/tools/go.mod
@@ -49,49 +55,63 @@ demo: doctor-demo $(lab) ## see Berth at work: a small cluster, a Service, a fai
 	@$(lab) demo
 
 .PHONY: lab
-lab: doctor-demo $(lab) ## a shell in a small cluster with kubectl working
+lab: doctor-demo $(lab) ## a shell in a small cluster, with kubectl and Berth
 	@$(lab) build
-	@$(lab) shell
+	@$(lab) shell -berth
 
 .PHONY: test
-test: doctor-test ## unit tests, API tests, and scenes on a real cluster in network namespaces
+test: doctor-test ## unit tests, and scenes (the API among them) on a real cluster in network namespaces
 	@$(steps) \
-		'build|900|$(MAKE) build lab-build' \
-		'unit|600|$(MAKE) unit' \
-		'e2e|1500|$(MAKE) e2e'
+		'build|900|$(again) build' \
+		'build the lab|1800|$(again) lab-build' \
+		'unit tests|1200|$(again) unit' \
+		'scenes|1500|$(again) e2e'
+
+.PHONY: test-more
+test-more: doctor-test-more ## what takes longer or needs more packages: the race detector, kube-proxy with iptables
+	@$(steps) \
+		'race detector|1800|$(again) race' \
+		'scenes with iptables|300|$(again) e2e SCENE=iptables'
 
 .PHONY: unit
 unit: doctor-build $(testsum) ## unit tests alone
-	@$(testsum) go test -json -timeout 5m ./...
+	@$(steps) \
+		'unit|900|$(testsum) go test -json -timeout 5m ./...' \
+		'unit, of the lab|600|cd e2e && $(testsum) go test -json -timeout 5m ./lab/... ./scene/... ./cmd/...' \
+		'unit, of the tools|60|cd hack/tools && $(testsum) go test -json ./testsum'
 
 .PHONY: e2e
-e2e: doctor-test $(testsum) $(lab) ## scenes alone; SCENE=name for one, COUNT=n to repeat it
-	@$(lab) build
-	@cd e2e && SCENE='$(SCENE)' COUNT='$(COUNT)' $(testsum) -v go test -json -count=1 -timeout 60m ./...
+e2e: doctor-test $(testsum) ## scenes alone; SCENE=name for one, COUNT=n to repeat it
+	@cd e2e && SCENE='$(SCENE)' COUNT='$(COUNT)' $(testsum) -v go test -json -count=1 -timeout 60m .
+
+.PHONY: bench
+bench: doctor-build ## what the budgets speak of; BENCH=name for one
+	@hack/bench $(BENCH)
 
 .PHONY: build
 build: doctor-build ## the programs, into bin/
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./controller ./speaker
+	go build -ldflags '$(ldflags)' -o bin/ ./controller ./speaker
 
 # ---- for those who change Berth
 
 .PHONY: check
-check: doctor-build ## what needs no run: format, vet, lint, generated files, modules, scripts, links, arrows
+check: doctor-build ## what needs no run: format, vet, lint, generated files, modules, scripts, links, the architecture
 	@$(steps) \
 		'gofmt|60|hack/check gofmt' \
 		'scripts|60|hack/check scripts' \
+		'modules|300|hack/check tidy $(modules)' \
+		'generated files|300|hack/generate --check' \
 		'vet|900|go vet ./... && cd e2e && go vet ./...' \
-		'vet arm64|900|GOARCH=arm64 go vet ./...' \
+		'vet for arm64|900|GOARCH=arm64 go vet ./...' \
 		'laws and links|300|go test -count=1 .' \
-		'generated|300|hack/generate --check' \
-		'tidy|300|hack/check tidy $(modules)' \
-		'lint|900|$(MAKE) lint'
+		'lint|900|$(again) lint'
 
 .PHONY: lint
 lint: doctor-build
 	@$(tool) golangci-lint run ./...
 	@cd e2e && $(tool) golangci-lint run ./...
+	@cd hack/tools && $(tool) golangci-lint run ./...
 
 .PHONY: generate
 generate: doctor-build ## write the generated files anew
@@ -103,13 +123,17 @@ doctor: ## what this machine has and lacks, for all targets
 
 # ---- parts of the above
 
-# A target's doctor runs once, also when the target is made of others.
 .PHONY: doctor-build doctor-demo doctor-test doctor-test-more
 doctor-build doctor-demo doctor-test doctor-test-more:
-	@[ -n "$$BERTH_DOCTOR_DONE" ] || hack/doctor --quiet $(@:doctor-%=%)
-ifneq ($(filter test test-more check,$(MAKECMDGOALS)),)
-export BERTH_DOCTOR_DONE := yes
-endif
+	@[ -n '$(BERTH_DOCTOR_DONE)' ] || hack/doctor --quiet $(@:doctor-%=%)
+
+.PHONY: race
+race: doctor-build $(testsum)
+	@if command -v gcc >/dev/null; then \
+		CGO_ENABLED=1 $(testsum) go test -json -race -timeout 10m ./...; \
+	else \
+		echo 'SKIP race detector: it needs gcc and libc6-dev, which are not here.'; \
+	fi
 
 .PHONY: lab-build
 lab-build: doctor-demo $(lab)

@@ -96,10 +96,12 @@ func (s *summary) take(e event) {
 // output keeps what a test says until it ends, and prints what a package says at once.
 func (s *summary) output(key test, text string) {
 	switch {
+	case strings.HasPrefix(text, "=== "), strings.HasPrefix(text, "testing: warning: no tests"):
+		// How tests take turns is nobody's concern, and a package without tests has nothing to say.
 	case key.name != "":
 		s.said[key] = append(s.said[key], text)
 	case text == "PASS\n", strings.HasPrefix(text, "?   \t"):
-		// The line of the package follows; one without tests has nothing to say.
+		// The line of the package follows; one without tests has none.
 	default:
 		fmt.Fprint(s.out, text)
 	}
@@ -166,7 +168,7 @@ func (t test) parent() (test, bool) {
 func reason(said []string) string {
 	for i := len(said) - 1; i >= 0; i-- {
 		text := strings.TrimSpace(said[i])
-		if text == "" || strings.HasPrefix(text, "---") || strings.HasPrefix(text, "===") {
+		if text == "" || strings.HasPrefix(text, "---") {
 			continue
 		}
 		if _, sentence, found := strings.Cut(text, ": "); found {

@@ -43,6 +43,7 @@ func TestSummary(t *testing.T) {
 				`{"Action":"run","Package":"p","Test":"TestA"}`,
 				`{"Action":"run","Package":"p","Test":"TestA/x"}`,
 				`{"Action":"run","Package":"p","Test":"TestA/y"}`,
+				`{"Action":"output","Package":"p","Test":"TestA/x","Output":"=== RUN   TestA/x\n"}`,
 				`{"Action":"output","Package":"p","Test":"TestA/x","Output":"got 1, want 2\n"}`,
 				`{"Action":"fail","Package":"p","Test":"TestA/x"}`,
 				`{"Action":"pass","Package":"p","Test":"TestA/y"}`,
