@@ -8,6 +8,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,7 +36,7 @@ func run(args []string, verbose bool) (int, error) {
 	// The interrupt of a terminal reaches go test too. It ends, and what it said until then is still worth printing.
 	signal.Ignore(os.Interrupt)
 
-	command := exec.Command(args[0], args[1:]...) //nolint:gosec // Running what the caller names is the purpose.
+	command := exec.CommandContext(context.Background(), args[0], args[1:]...) //nolint:gosec // what the caller names
 	command.Stdin, command.Stderr = os.Stdin, os.Stderr
 	events, err := command.StdoutPipe()
 	if err != nil {
@@ -70,7 +71,7 @@ func record(path string, total counts) error {
 	if path == "" {
 		return nil
 	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0) //nolint:gosec // a file that hack/steps names
 	if err != nil {
 		return fmt.Errorf("record the counts: %w", err)
 	}

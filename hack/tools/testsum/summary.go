@@ -5,16 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
-// event is one line of `go test -json`, as `go doc test2json` and `go help buildjson` describe it.
+// event is one line of `go test -json`, as `go doc test2json` and `go help buildjson` describe it. Its
+// names are capitalised there; encoding/json does not mind.
 type event struct {
-	Action  string
-	Package string
-	Test    string
-	Elapsed float64
-	Output  string
+	Action  string  `json:"action"`
+	Package string  `json:"package"`
+	Test    string  `json:"test"`
+	Elapsed float64 `json:"elapsed"`
+	Output  string  `json:"output"`
 }
 
 // counts are tests without subtests, by how they ended. A test with subtests counts only if it failed and none of them
@@ -166,8 +168,8 @@ func (t test) parent() (test, bool) {
 
 // reason finds the sentence of a skipped test in its output: the line that starts with the file and line of t.Skip.
 func reason(said []string) string {
-	for i := len(said) - 1; i >= 0; i-- {
-		text := strings.TrimSpace(said[i])
+	for _, text := range slices.Backward(said) {
+		text = strings.TrimSpace(text)
 		if text == "" || strings.HasPrefix(text, "---") {
 			continue
 		}
