@@ -57,7 +57,7 @@ func (s source) violation(format string, args ...any) string {
 
 // checkFolder refuses folders whose names say nothing.
 func checkFolder(s source) []string {
-	for _, part := range strings.Split(s.dir, "/") {
+	for part := range strings.SplitSeq(s.dir, "/") {
 		if slices.Contains(vague(), part) {
 			return []string{s.violation("a folder named %s says nothing of what is in it: name it for its one idea", part)}
 		}

@@ -245,7 +245,7 @@ func TestManifestsInPages(t *testing.T) {
 	decoded := 0
 	for name, text := range filesWith(t, ".md") {
 		for _, match := range block.FindAllStringSubmatch(text, -1) {
-			for _, manifest := range strings.Split(match[1], "\n---\n") {
+			for manifest := range strings.SplitSeq(match[1], "\n---\n") {
 				object, ok := objectOf(manifest)
 				if !ok {
 					continue
@@ -320,7 +320,7 @@ func filesWith(t *testing.T, suffixes ...string) map[string]string {
 
 func readFile(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
+	text, err := fs.ReadFile(os.DirFS("."), name)
 	if err != nil {
 		t.Fatal(err)
 	}
