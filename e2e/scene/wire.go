@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -84,7 +85,8 @@ func neighbours(s *Scene, args []string) (string, error) {
 
 const answerWait = 300 * time.Millisecond
 
-// arp prints who answers for an address, one "NAME MAC" line each, and fails if nobody does.
+// arp prints who answers for an address, one "NAME MAC" line each, and fails if nobody does. It asks once, or as often
+// as -count says, and prints everybody who answered any question.
 func arp(s *Scene, args []string) (string, error) {
 	const usage = "arp who-has IP [-count N]"
 	if len(args) < 2 || args[0] != "who-has" {
@@ -94,16 +96,32 @@ func arp(s *Scene, args []string) (string, error) {
 	if err != nil {
 		return "", usageError{usage + ": " + err.Error()}
 	}
-	macs, err := s.lab.Client().WhoHas(target, answerWait)
+	options, err := parseFlags(args[2:], usage, "count")
 	if err != nil {
 		return "", err
 	}
-	if len(macs) == 0 {
-		return "", fmt.Errorf("nobody answers for %s", target)
+	count := 1
+	if text := options["count"]; text != "" {
+		if count, err = strconv.Atoi(text); err != nil || count < 1 {
+			return "", usageError{usage}
+		}
 	}
 	var out strings.Builder
-	for _, mac := range macs {
-		fmt.Fprintf(&out, "%s %s\n", s.lab.NameOf(mac), mac)
+	seen := map[string]bool{}
+	for range count {
+		macs, err := s.lab.Client().WhoHas(target, answerWait)
+		if err != nil {
+			return "", err
+		}
+		for _, mac := range macs {
+			if !seen[mac] {
+				seen[mac] = true
+				fmt.Fprintf(&out, "%s %s\n", s.lab.NameOf(mac), mac)
+			}
+		}
+	}
+	if len(seen) == 0 {
+		return "", fmt.Errorf("nobody answers for %s", target)
 	}
 	return out.String(), nil
 }

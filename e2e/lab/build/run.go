@@ -52,7 +52,7 @@ func goBuild(ctx context.Context, dir, cache string, args []string, say progress
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	// One setting of cgo for everything: a change of it compiles everything anew.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOTMPDIR="+tmp, "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOTMPDIR="+tmp, "GOWORK=off")
 	// The go command removes its temporary folder when asked to end, not when killed.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
