@@ -5,6 +5,8 @@
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
+# The doctor comes first; Go uses all cores by itself.
+.NOTPARALLEL:
 
 # ---- the environment of every command below
 
@@ -51,12 +53,10 @@ help: ## print this list
 
 .PHONY: demo
 demo: doctor-demo $(lab) ## see Berth at work: a small cluster, a Service, a failover
-	@$(lab) build
 	@$(lab) demo
 
 .PHONY: lab
 lab: doctor-demo $(lab) ## a shell in a small cluster, with kubectl and Berth
-	@$(lab) build
 	@$(lab) shell -berth
 
 .PHONY: test
@@ -141,8 +141,8 @@ lab-build: doctor-demo $(lab)
 
 # Built anew each time; Go's own cache makes that quick, and knows better than make what has changed.
 .PHONY: $(lab)
-$(lab): | doctor-demo
+$(lab):
 	@cd e2e && go build -o $@ ./cmd/lab
 
-$(testsum): $(wildcard hack/tools/testsum/*.go) | doctor-build
+$(testsum): $(wildcard hack/tools/testsum/*.go)
 	@cd hack/tools && go build -o $@ ./testsum
