@@ -16,7 +16,17 @@ import (
 func kubectl(s *Scene, args []string) (string, error) { return s.kubectl(nil, args...) }
 
 func (s *Scene) kubectl(stdin []byte, args ...string) (string, error) {
-	call := lab.KubectlCall{Kubeconfig: s.kubeconfig, Dir: s.ts.MkAbs("."), Stdin: stdin}
+	return s.call(lab.KubectlCall{Kubeconfig: s.kubeconfig, Stdin: stdin}, args...)
+}
+
+// kubectlAs runs kubectl with the rights of one of Berth's processes: with the very token it was started with.
+func (s *Scene) kubectlAs(process string, args ...string) (string, error) {
+	call := lab.KubectlCall{Kubeconfig: s.lab.Kubeconfig(process)}
+	return s.call(call, append([]string{"--namespace", s.namespace}, args...)...)
+}
+
+func (s *Scene) call(call lab.KubectlCall, args ...string) (string, error) {
+	call.Dir = s.ts.MkAbs(".")
 	stdout, stderr, err := s.lab.Kubectl(s.ctx, call, args...)
 	if err != nil {
 		return stdout, fmt.Errorf("%w\n%s", err, stderr)
@@ -49,7 +59,7 @@ func berth(s *Scene, args []string) (string, error) {
 
 const (
 	controllerUsage = "controller NAME start [-nowait] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log"
-	speakerUsage    = "speaker NODE start [-nowait] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log"
+	speakerUsage    = "speaker NODE start [-nowait] [-no-net-raw] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log|kubectl ARG..."
 )
 
 func controller(s *Scene, args []string) (string, error) {
@@ -82,6 +92,8 @@ func speaker(s *Scene, args []string) (string, error) {
 		return "", s.lab.StartSpeaker(s.ctx, name, extra(args[2:]))
 	case "log":
 		return s.lab.Log("speaker-" + name), nil
+	case "kubectl":
+		return s.kubectlAs("speaker-"+name, args[2:]...)
 	case "ready":
 		return "", s.lab.SpeakerReady(s.ctx, name)
 	}
@@ -92,12 +104,21 @@ func speaker(s *Scene, args []string) (string, error) {
 	return handle(p, verb, speakerUsage)
 }
 
-// extra reads what follows start.
+// extra reads what follows start: options of ours have one dash, flags of the program two.
 func extra(args []string) lab.Extra {
-	if len(args) > 0 && args[0] == "-nowait" {
-		return lab.Extra{NoWait: true, Args: args[1:]}
+	var extra lab.Extra
+	for ; len(args) > 0; args = args[1:] {
+		switch args[0] {
+		case "-nowait":
+			extra.NoWait = true
+		case "-no-net-raw":
+			extra.NoNetRaw = true
+		default:
+			extra.Args = args
+			return extra
+		}
 	}
-	return lab.Extra{Args: args}
+	return extra
 }
 
 // handle does to a process what the verb says.

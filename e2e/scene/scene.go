@@ -39,8 +39,8 @@ type command func(s *Scene, args []string) (stdout string, err error)
 func commands() map[string]command {
 	return map[string]command{
 		"kubectl": kubectl, "apply": apply, "berth": berth, "controller": controller, "speaker": speaker,
-		"node": node, "pod": pod, "apiserver": apiserver,
-		"client": client, "arp": arp, "silent": silent, "frames": listFrames, "gap": gap,
+		"node": node, "pod": pod, "apiserver": apiserver, "parallel": parallel,
+		"client": client, "arp": arp, "owner": owner, "silent": silent, "frames": listFrames, "gap": gap,
 		"mark": mark, "writes": writes, "need": need, "log": showLog,
 		"eventually": eventually, "never": never,
 	}

@@ -127,6 +127,27 @@ func arp(s *Scene, args []string) (string, error) {
 }
 
 const (
+	ownerLimit  = 10 * time.Second
+	ownerProbes = 3
+)
+
+// owner waits until exactly one node answers for an address, to several questions in a row, and puts its name into a
+// variable of the script.
+func owner(s *Scene, args []string) (string, error) {
+	if len(args) != 2 {
+		return "", usageError{"owner VARIABLE IP"}
+	}
+	count := strconv.Itoa(ownerProbes)
+	text, err := eventually(s, []string{ownerLimit.String(), "-nomatch", `\n.`, "arp", "who-has", args[1], "-count", count})
+	if err != nil {
+		return text, err
+	}
+	name, _, _ := strings.Cut(text, " ")
+	s.ts.Setenv(args[0], name)
+	return text, nil
+}
+
+const (
 	silentProbes = 20
 	silentWait   = 50 * time.Millisecond
 )
