@@ -3,7 +3,6 @@ package ipam_test
 import (
 	"net/netip"
 	"strings"
-	"testing"
 	"time"
 
 	"go4.org/netipx"
@@ -244,7 +243,10 @@ func (b *bench) why(name string) reason.Reason {
 }
 
 // usage counts a pool's addresses.
-func usage(tb testing.TB, ledger *ipam.Ledger, name string) ipam.Usage {
+func usage(tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, ledger *ipam.Ledger, name string) ipam.Usage {
 	tb.Helper()
 	counted, known := ledger.Usage(name)
 	if !known {

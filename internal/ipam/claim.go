@@ -28,7 +28,7 @@ func record(service *cluster.Service) []held {
 
 // claim says which addresses are the Service's own, at most one of each family it wants, and which in its status would
 // be if another Service did not hold them. What the status holds comes first; what our record names counts also where
-// somebody emptied or overwrote the status (rule P5).
+// somebody emptied or overwrote the status (rule P5). The pools are the recorded ones, see poolName.
 func (l *Ledger) claim(service *cluster.Service) (own []held, lost []netip.Addr) {
 	if !service.Ours {
 		return nil, nil
@@ -42,11 +42,11 @@ func (l *Ledger) claim(service *cluster.Service) (own []held, lost []netip.Addr)
 			lost = append(lost, address)
 			continue
 		}
-		own = append(own, held{address, l.poolName(address, poolIn(given, address))})
+		own = append(own, held{address, poolIn(given, address)})
 	}
 	for _, one := range given {
 		if lacks(service, own, one.address) && l.heldByAnother(service, one.address) == nil {
-			own = append(own, held{one.address, l.poolName(one.address, one.pool)})
+			own = append(own, one)
 		}
 	}
 	return own, lost
@@ -100,16 +100,20 @@ func (l *Ledger) heldByAnother(service *cluster.Service, address netip.Addr) *cl
 	return nil
 }
 
-// poolName is the name of the pool that a held address is from: the one recorded while that has it; else the one that
-// has it now, which may be the old one under a new name; else the recorded one, which stays (rule A10).
-func (l *Ledger) poolName(address netip.Addr, recorded string) string {
-	if pool := l.pools.byName[recorded]; pool != nil && pool.Contains(address) {
-		return recorded
+// poolName is the name of the pool that a held address is from: the one recorded while that has it, or while the Service
+// asks for it; else the one that has it now, which may be the old one under a new name; else the recorded one, which
+// stays (rule A10).
+func (l *Ledger) poolName(service *cluster.Service, one held) string {
+	if pool := l.pools.byName[one.pool]; pool != nil && pool.Contains(one.address) {
+		return one.pool
 	}
-	if pool := l.pools.of(address); pool != nil {
+	if one.pool != "" && one.pool == service.RequestPool { // no edit of pools makes a wish unmet that was met (P5)
+		return one.pool
+	}
+	if pool := l.pools.of(one.address); pool != nil {
 		return pool.Name
 	}
-	return recorded
+	return one.pool
 }
 
 // inPool is true if any pool contains the address, also where an older pool has it.
@@ -119,30 +123,25 @@ func (l *Ledger) inPool(address netip.Addr) bool { return l.pools.of(address) !=
 // for the families of which it holds none, what its status has that is another Service's. It is the newest answer, also
 // one whose write has an unknown outcome: deciding as if it had arrived is what makes the next write settle it.
 func (l *Ledger) basis(service *cluster.Service) (own []held, lost []netip.Addr) {
-	e := l.entries[service.Name]
-	if e != nil && e.service.UID != service.UID {
-		e = nil
+	var wanted []held
+	if e := l.entries[service.Name]; e != nil && e.service.UID == service.UID {
+		wanted = e.wanted
 	}
-	var claimed []held
-	var others []netip.Addr
-	if e == nil || len(e.wanted) < len(service.Families) {
-		claimed, others = l.claim(service)
-	}
+	complete := true
 	for _, family := range service.Families {
-		if e != nil {
-			if one, has := ofFamily(e.wanted, family); has {
-				own = append(own, held{one.address, l.poolName(one.address, one.pool)})
-				continue
-			}
-		}
-		if one, has := ofFamily(claimed, family); has {
-			own = append(own, one)
+		one, has := ofFamily(wanted, family)
+		if complete = complete && has; has {
+			own = append(own, held{one.address, l.poolName(service, one)})
 		}
 	}
-	for _, address := range others {
-		if _, has := ofFamily(own, cluster.FamilyOf(address)); !has {
-			lost = append(lost, address)
+	if complete {
+		return own, nil
+	}
+	claimed, others := l.claim(service)
+	for _, one := range claimed {
+		if lacks(service, own, one.address) {
+			own = append(own, held{one.address, l.poolName(service, one)})
 		}
 	}
-	return own, lost
+	return own, slices.DeleteFunc(others, func(address netip.Addr) bool { return !lacks(service, own, address) })
 }

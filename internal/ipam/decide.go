@@ -110,11 +110,11 @@ func (l *Ledger) request(service *cluster.Service, a *answer) {
 		return
 	}
 	address := service.Request[i]
-	pool, refusal := l.refuse(service, address, a.current.address == address)
+	pool, refusal := l.refuse(service, address, a.current)
 	if refusal != nil {
 		a.keep(refusal)
-		if key := (waitKey{address: address}); !l.available(key) {
-			a.waits = []waitKey{key}
+		if refusal.Word == reason.AddressInUse || refusal.Word == reason.AddressSkipped {
+			a.waits = []waitKey{{address: address}} // for the rest, pools have to change
 		}
 		return
 	}
@@ -127,12 +127,15 @@ func (l *Ledger) request(service *cluster.Service, a *answer) {
 
 // refuse says why the Service cannot have an address it asks for; nil, with its pool, if it can. One it holds is its
 // own whatever the pools say now, unless it asks for another pool in the same breath.
-func (l *Ledger) refuse(service *cluster.Service, address netip.Addr, holds bool) (*poolIndex, *reason.Reason) {
+func (l *Ledger) refuse(service *cluster.Service, address netip.Addr, current held) (*poolIndex, *reason.Reason) {
 	pool := l.pools.of(address)
-	if wish := service.RequestPool; wish != "" && (pool == nil || pool.Name != wish) {
+	holds, wish := current.address == address, service.RequestPool
+	switch {
+	case holds && (wish == "" || current.pool == wish):
+		return pool, nil
+	case wish != "" && (pool == nil || pool.Name != wish):
 		return nil, reason.New(reason.NotInPool, "%s is not in pool %s, which the Service asks for too", address, wish)
-	}
-	if holds {
+	case holds:
 		return pool, nil
 	}
 	if pool == nil {
@@ -283,6 +286,9 @@ func (l *Ledger) compose(service *cluster.Service, answers []answer, lost []neti
 	}
 	decision.Complete = len(refusals) == 0 || partly(service, &decision)
 	decision.Reason = describe(service, &decision, refusals, outside, lost)
+	for i := 1; i < len(refusals); i++ {
+		decision.Also = append(decision.Also, describe(service, &decision, refusals[i:], outside, lost))
+	}
 	return decision
 }
 

@@ -34,14 +34,22 @@ type Decision struct {
 	Complete bool
 	// Reason is the reason and message of the condition Allocated.
 	Reason reason.Reason
+	// Also are reasons just as true, where more than one thing is missing. Which comes first may change with what
+	// others do, and is no reason to write: see Says.
+	Also []reason.Reason
 
 	waits []waitKey // each of them, when it can be had, may make for a better answer
 }
 
-// Equal is true if the two answers are the same and wait for the same.
+// Equal is true if the two answers are the same.
 func (d *Decision) Equal(other *Decision) bool {
 	return d.Verdict == other.Verdict && d.Complete == other.Complete && d.Reason == other.Reason &&
-		slices.Equal(d.Addresses, other.Addresses) && slices.Equal(d.Pools, other.Pools) && slices.Equal(d.waits, other.waits)
+		slices.Equal(d.Addresses, other.Addresses) && slices.Equal(d.Pools, other.Pools)
+}
+
+// Says is true if the reason is one that is true of this answer.
+func (d *Decision) Says(why reason.Reason) bool {
+	return d.Reason == why || slices.Contains(d.Also, why)
 }
 
 // Pending is true if the Service is to have an address and gets none.

@@ -118,12 +118,12 @@ func (l *Ledger) Adopt(services []*cluster.Service) {
 		)
 	})
 	for _, service := range byClaim {
-		l.entries[service.Name] = l.enter(service)
+		l.entries[service.Name] = l.enter(service, woken{}) // nobody waits yet
 	}
 }
 
 // enter makes the entry of a Service that is not known yet.
-func (l *Ledger) enter(service *cluster.Service) *entry {
+func (l *Ledger) enter(service *cluster.Service, wakes woken) *entry {
 	own, lost := l.claim(service)
 	e := &entry{service: service, stored: own, wanted: own}
 	switch {
@@ -133,10 +133,10 @@ func (l *Ledger) enter(service *cluster.Service) *entry {
 		e.foreign = slices.Clone(service.Recorded.Addresses)
 	}
 	for _, address := range e.all() {
-		l.addHolder(address, e)
+		l.addHolder(address, e, wakes)
 	}
 	for _, address := range service.ClusterAddresses {
-		l.skipForService(address, service.Name)
+		l.skipForService(address, service.Name, wakes)
 	}
 	return e
 }
@@ -146,16 +146,19 @@ func (l *Ledger) enter(service *cluster.Service) *entry {
 func (l *Ledger) Hold(service *cluster.Service, decision Decision) []cluster.Name {
 	wakes := woken{}
 	e := l.entries[service.Name]
-	if e != nil && e.service.UID != service.UID { // deleted and made anew under the name
+	if len(decision.waits) > 0 && e != nil && !sameSelf(e.service, service) {
+		wakes.add(service) // it may wait for what it had itself until now
+	}
+	if e != nil && e.service.UID != service.UID { // deleted and made anew under the name, and nobody said so
 		l.drop(e, wakes)
 		e = nil
 	}
 	if e == nil {
-		e = l.enter(service)
+		e = l.enter(service, wakes)
 		l.entries[service.Name] = e
 	}
 	l.replaceService(e, service, wakes)
-	l.want(e, decision)
+	l.want(e, decision, wakes)
 	l.rewait(e, decision, wakes)
 	e.last, e.decided = decision, true
 	return wakes.names()
@@ -163,7 +166,7 @@ func (l *Ledger) Hold(service *cluster.Service, decision Decision) []cluster.Nam
 
 // want replaces what the Service is to have. What it had stays held until Settle, and so does an earlier answer whose
 // write has an unknown outcome: it may still arrive.
-func (l *Ledger) want(e *entry, decision Decision) {
+func (l *Ledger) want(e *entry, decision Decision, wakes woken) {
 	for _, address := range e.all() {
 		if !contains(e.stored, address) && !slices.Contains(e.maybe, address) {
 			e.maybe = append(slices.Clip(e.maybe), address) // a clone of the ledger has the same array
@@ -176,8 +179,13 @@ func (l *Ledger) want(e *entry, decision Decision) {
 		} else {
 			e.wanted = append(e.wanted, held{address, decision.Pools[i]})
 		}
-		l.addHolder(address, e)
+		l.addHolder(address, e, wakes)
 	}
+}
+
+// sameSelf is true if two states of a Service are of one object and have the same own addresses.
+func sameSelf(a, b *cluster.Service) bool {
+	return a.UID == b.UID && slices.Equal(a.ClusterAddresses, b.ClusterAddresses)
 }
 
 // rewait replaces what the Service waits for. What it waited for and can be had now, it has passed over or not
@@ -211,7 +219,7 @@ func (l *Ledger) replaceService(e *entry, service *cluster.Service, wakes woken)
 		return
 	}
 	for _, address := range service.ClusterAddresses {
-		l.skipForService(address, service.Name)
+		l.skipForService(address, service.Name, wakes)
 	}
 	for _, address := range old.ClusterAddresses {
 		l.unskipForService(address, service.Name, wakes)
@@ -270,12 +278,13 @@ func (l *Ledger) drop(e *entry, wakes woken) {
 }
 
 // addHolder makes an entry hold an address.
-func (l *Ledger) addHolder(address netip.Addr, e *entry) {
+func (l *Ledger) addHolder(address netip.Addr, e *entry, wakes woken) {
 	current, taken := l.holders[address]
 	switch {
 	case !taken:
 		l.holders[address] = holders{first: e}
 		l.occupy(address)
+		l.waiting.all(waitKey{address: address}, wakes)
 	case current.first != e && !slices.Contains(current.more, e):
 		current.more = append(slices.Clone(current.more), e)
 		l.holders[address] = current
@@ -285,19 +294,18 @@ func (l *Ledger) addHolder(address netip.Addr, e *entry) {
 // removeHolder ends an entry's holding an address.
 func (l *Ledger) removeHolder(address netip.Addr, e *entry, wakes woken) {
 	current := l.holders[address]
-	if current.first == e {
-		if len(current.more) > 0 {
-			l.holders[address] = holders{first: current.more[0], more: current.more[1:]}
-			return
-		}
+	switch {
+	case current.first == e && len(current.more) > 0:
+		l.holders[address] = holders{first: current.more[0], more: current.more[1:]}
+	case current.first == e:
 		delete(l.holders, address)
 		l.vacate(address, wakes)
+	default:
+		others := slices.DeleteFunc(slices.Clone(current.more), func(other *entry) bool { return other == e })
+		l.holders[address] = holders{first: current.first, more: others}
 		return
 	}
-	if i := slices.Index(current.more, e); i >= 0 {
-		current.more = slices.Delete(slices.Clone(current.more), i, i+1)
-		l.holders[address] = current
-	}
+	l.waiting.all(waitKey{address: address}, wakes) // to have it, or to be told who has it now (P8)
 }
 
 // occupy notes in the index that an address is held now.
@@ -309,7 +317,7 @@ func (l *Ledger) occupy(address netip.Addr) {
 	}
 }
 
-// vacate notes in the index that nobody holds an address any more, and wakes who waits for it.
+// vacate notes in the index that nobody holds an address any more, and wakes who waits for one of its pool.
 func (l *Ledger) vacate(address netip.Addr, wakes woken) {
 	pool := l.pools.of(address)
 	if pool == nil {
@@ -319,36 +327,34 @@ func (l *Ledger) vacate(address netip.Addr, wakes woken) {
 	l.offer(address, pool, wakes)
 }
 
-// offer makes an address free unless it is to be skipped, and wakes who waits for it.
+// offer makes an address free unless it is to be skipped, and wakes who waits for one of its pool.
 func (l *Ledger) offer(address netip.Addr, pool *poolIndex, wakes woken) {
 	family := cluster.FamilyOf(address)
 	if l.skip.has(address) || pool.free(family).skips(address) {
 		return
 	}
 	pool.free(family).give(address)
-	wakes.add(l.waiting.first(waitKey{address: address}))
 	wakes.add(l.waiting.first(waitKey{pool: pool.Name, family: family}))
 }
 
-// skipForService keeps a Service's own address from being handed out (rule A5).
-func (l *Ledger) skipForService(address netip.Addr, name cluster.Name) {
-	if !l.skip.addService(address, name) {
-		return
-	}
+// skipForService keeps a Service's own address from being handed out (rule A5). Who waits for it is told, also where only
+// the Service to name changes.
+func (l *Ledger) skipForService(address netip.Addr, name cluster.Name, wakes woken) {
+	l.skip.addService(address, name)
 	if pool := l.pools.of(address); pool != nil {
 		pool.free(cluster.FamilyOf(address)).take(address)
 	}
+	l.waiting.all(waitKey{address: address}, wakes)
 }
 
 // unskipForService ends that.
 func (l *Ledger) unskipForService(address netip.Addr, name cluster.Name, wakes woken) {
-	if !l.skip.removeService(address, name) {
-		return
-	}
+	nobodys := l.skip.removeService(address, name)
 	_, taken := l.holders[address]
-	if pool := l.pools.of(address); pool != nil && !taken {
+	if pool := l.pools.of(address); pool != nil && nobodys && !taken {
 		l.offer(address, pool, wakes)
 	}
+	l.waiting.all(waitKey{address: address}, wakes)
 }
 
 // available is true if what the key stands for can be had.

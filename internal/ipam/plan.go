@@ -8,8 +8,8 @@ import (
 )
 
 // Plan decides about every known Service on paper, oldest first, each answer held before the next, and returns those
-// whose answer is not the one they have: the Services that a change of the cluster concerns (rule P16). The ledger
-// itself stays as it is.
+// whose answer is not the one they have, or waits for something else: the Services that a change of the cluster concerns
+// (rule P16). The ledger itself stays as it is.
 func (l *Ledger) Plan() []cluster.Name {
 	paper := l.clone()
 	services := make([]*cluster.Service, 0, len(l.entries))
@@ -22,7 +22,8 @@ func (l *Ledger) Plan() []cluster.Name {
 		decision := paper.Decide(service)
 		paper.Hold(service, decision)
 		paper.Settle(service.Name, Written)
-		if e := l.entries[service.Name]; !e.decided || !e.last.Equal(&decision) {
+		e := l.entries[service.Name]
+		if !e.decided || !e.last.Equal(&decision) || !slices.Equal(e.last.waits, decision.waits) {
 			changed = append(changed, service.Name)
 		}
 	}

@@ -53,10 +53,9 @@ func (s *skipped) setCluster(nodes []*cluster.Node, serviceCIDRs []netip.Prefix)
 	s.ranges = united.Ranges()
 }
 
-// addService adds a Service's own address and is true if it is the first Service with it.
-func (s *skipped) addService(address netip.Addr, name cluster.Name) bool {
+// addService adds a Service's own address.
+func (s *skipped) addService(address netip.Addr, name cluster.Name) {
 	s.services[address] = append(s.services[address], name)
-	return len(s.services[address]) == 1
 }
 
 // removeService takes a Service's own address out and is true if no other Service has it.

@@ -58,6 +58,17 @@ func (w waiting) first(key waitKey) *cluster.Service {
 	return service
 }
 
+// all wakes everybody who waits for the key.
+func (w waiting) all(key waitKey, wakes woken) {
+	if w[key] == nil {
+		return
+	}
+	w[key].Ascend(func(service *cluster.Service) bool {
+		wakes.add(service)
+		return true
+	})
+}
+
 // next is the oldest Service younger than the given one that waits for the key; nil if none does.
 func (w waiting) next(key waitKey, after *cluster.Service) *cluster.Service {
 	if w[key] == nil {

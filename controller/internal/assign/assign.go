@@ -216,8 +216,12 @@ func (a *Assigner) saw(object *corev1.Service) bool {
 		return false
 	}
 	now := &known{object: object, service: service}
-	if before != nil && before.object.UID == object.UID {
+	switch {
+	case before == nil:
+	case before.object.UID == object.UID:
 		now.given, now.failures, now.rivalry = before.given, before.failures, before.rivalry
+	default: // made anew under the name: what the old one had is free
+		a.wake(a.ledger.Release(name))
 	}
 	a.known[name] = now
 	return true
