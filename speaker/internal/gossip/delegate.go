@@ -19,7 +19,7 @@ func (d *delegate) NotifyJoin(node *memberlist.Node) {
 		return
 	}
 	d.ring.mu.Lock()
-	d.ring.roster.join(node.Name, address.Unmap(), d.generation)
+	d.ring.roster.join(node.Name, netip.AddrPortFrom(address.Unmap(), node.Port), d.generation)
 	d.ring.mu.Unlock()
 	d.ring.welcome(node.Name)
 	d.ring.changed()

@@ -109,7 +109,7 @@ func (r *Ring) runErrands(ctx context.Context) {
 func (r *Ring) broadcast(members []string, message []byte) {
 	r.queue.QueueBroadcast(broadcast{name: r.options.Node, message: message})
 	list := r.current()
-	for _, node := range among(list, members) {
+	for _, node := range r.nodes(members) {
 		r.told(node, list.SendBestEffort(node, message))
 	}
 }
@@ -118,7 +118,7 @@ func (r *Ring) broadcast(members []string, message []byte) {
 // nobody. It hears the news with the next exchange of state, if it lives.
 func (r *Ring) connect(sending *sync.WaitGroup, members []string, message []byte) {
 	list := r.current()
-	for _, node := range among(list, members) {
+	for _, node := range r.nodes(members) {
 		sending.Go(func() { r.told(node, list.SendReliable(node, message)) })
 	}
 }
@@ -130,12 +130,19 @@ func (r *Ring) told(node *memberlist.Node, err error) {
 	}
 }
 
-// among are the members of those names, which are sorted.
-func among(list *memberlist.Memberlist, names []string) []*memberlist.Node {
-	return slices.DeleteFunc(list.Members(), func(node *memberlist.Node) bool {
-		_, named := slices.BinarySearch(names, node.Name)
-		return !named
-	})
+// nodes are those of the named members that live, as memberlist wants to be told of them.
+func (r *Ring) nodes(names []string) []*memberlist.Node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var nodes []*memberlist.Node
+	for _, name := range names {
+		if a, lives := r.roster.live[name]; lives {
+			nodes = append(nodes, &memberlist.Node{
+				Name: name, Addr: a.address.Addr().AsSlice(), Port: a.address.Port(), PMax: memberlist.ProtocolVersionMax,
+			})
+		}
+	}
+	return nodes
 }
 
 // broadcast is a message in the queue of what is gossiped: the newest of a node takes the place of the one before.

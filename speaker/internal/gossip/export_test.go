@@ -20,6 +20,17 @@ func (o *Options) Through(cut *Cut) {
 	}
 }
 
+// PaceBy has two paces that differ in name only: the second for more than so many speakers.
+func (o *Options) PaceBy(limit int) {
+	o.paceOf = func(_ pace, speakers int) pace {
+		p := paceOf(pace{}, 0)
+		if speakers > limit {
+			p.timeout--
+		}
+		return p
+	}
+}
+
 // Cut is a link that can be cut: then packets are lost, and connections hang until they time out, as when a cable is
 // drawn.
 type Cut struct{ cut atomic.Bool }

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -78,12 +79,14 @@ func (r *Ring) join(ctx context.Context, known map[string][]netip.AddrPort, miss
 
 // exchange exchanges state with the first member that answers.
 func (r *Ring) exchange(ctx context.Context) {
-	list := r.current()
-	for _, node := range list.Members() {
-		if node.Name == r.options.Node || ctx.Err() != nil {
-			continue
+	r.mu.Lock()
+	members := maps.Clone(r.roster.live)
+	r.mu.Unlock()
+	for name, a := range members {
+		if ctx.Err() != nil {
+			return
 		}
-		if _, err := list.Join([]string{node.Name + "/" + node.Address()}); err == nil {
+		if _, err := r.current().Join([]string{name + "/" + a.address.String()}); err == nil {
 			return
 		}
 	}

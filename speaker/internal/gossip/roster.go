@@ -24,9 +24,10 @@ type roster struct {
 	epoch uint64
 }
 
-// alive is a member that memberlist holds for alive.
+// alive is a member that memberlist holds for alive, and where it gossips. It is copied out of memberlist's own record,
+// which memberlist hands out by pointer and changes later without saying so.
 type alive struct {
-	address netip.Addr
+	address netip.AddrPort
 	// generation is that of the memberlist that last saw it. A member not yet seen by the newest is carried over from the one
 	// before.
 	generation int
@@ -60,7 +61,7 @@ func (r *roster) setOwn(member cluster.Member) (changed bool) {
 }
 
 // join takes in, from the memberlist of that generation, that a member lives.
-func (r *roster) join(name string, address netip.Addr, generation int) {
+func (r *roster) join(name string, address netip.AddrPort, generation int) {
 	if name == r.self || generation != r.generation {
 		return
 	}
@@ -145,7 +146,7 @@ func (r *roster) hear(n *news) (changed, repeat bool) {
 func (r *roster) members(allowed func(name string, address netip.Addr) bool) map[string]*cluster.Member {
 	members := map[string]*cluster.Member{r.self: r.own.member()}
 	for name, a := range r.live {
-		if s := r.said[name]; s != nil && s.member != nil && allowed(name, a.address) {
+		if s := r.said[name]; s != nil && s.member != nil && allowed(name, a.address.Addr()) {
 			members[name] = s.member
 		}
 	}
