@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,5 +42,17 @@ func TestSlowestIsSortedAndCut(t *testing.T) {
 		"   5.0 s  f\n   4.0 s  e\n   3.0 s  d\n   2.0 s  c\n   1.0 s  b\n"
 	if diff := cmp.Diff(want, account.Slowest()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestNoNamespaceBeginsAnother(t *testing.T) {
+	t.Parallel()
+	scenes := []string{"node", "node#1", "node#10", "node-lost", "node-lost#1"}
+	for _, one := range scenes {
+		for _, other := range scenes {
+			if one != other && strings.HasPrefix(namespaceFor(other)+"-", namespaceFor(one)+"-") {
+				t.Errorf("what %s made would be removed with what %s made", other, one)
+			}
+		}
 	}
 }

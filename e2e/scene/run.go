@@ -187,8 +187,15 @@ func (r *Runner) furnish(env *testscript.Env, t *testing.T, s *Scene) error {
 	return s.substitute(env.WorkDir, values)
 }
 
-// namespaceFor turns a scene's name, with the number of a repeated one, into that of a namespace.
-func namespaceFor(scene string) string { return "s-" + strings.ReplaceAll(scene, "#", "-") }
+// namespaceFor turns a scene's name, with the number of a repeated one, into that of a namespace. Its end keeps one
+// scene's name from being the beginning of another's: what a scene made is removed by that beginning.
+func namespaceFor(scene string) string {
+	name, number, repeated := strings.Cut(scene, "#")
+	if !repeated {
+		number = "0"
+	}
+	return "s-" + name + "-r" + number
+}
 
 // finish takes the scene out of a shared lab, saves logs if it failed, and counts it.
 func (r *Runner) finish(t *testing.T, s *Scene, took time.Duration) {
