@@ -40,6 +40,8 @@ type Extra struct {
 	Path string   // another program, for comparing versions
 	Args []string // after the usual ones
 	Env  []string // besides the environment
+	// NoNetRaw takes the capability NET_RAW from the program, by way of setpriv(1).
+	NoNetRaw bool
 	// NoWait starts without waiting for /readyz: for scenes in which it is not to come.
 	NoWait bool
 }
@@ -160,8 +162,18 @@ func (l *Lab) berthSpec(program, log string, extra Extra, args ...string) (proce
 	if path == "" {
 		return process.Spec{}, fmt.Errorf("start %s: the repository has no ./%s/main.go that could be built", log, program)
 	}
+	line := append(append([]string{program}, args...), extra.Args...)
+	if extra.NoNetRaw {
+		setpriv, err := exec.LookPath("setpriv")
+		if err != nil {
+			return process.Spec{}, fmt.Errorf("take NET_RAW from %s: %w", log, err)
+		}
+		line[0] = path
+		line = append([]string{"setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", "--"}, line...)
+		path = setpriv
+	}
 	return process.Spec{
-		Name: log, Path: path, Args: append(append([]string{program}, args...), extra.Args...),
+		Name: log, Path: path, Args: line,
 		Env: append(os.Environ(), extra.Env...), Log: l.logFile(log),
 	}, nil
 }

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -8,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // parallelWriters is how many requests are under way at a time: more than one processor answers, and few enough that the
@@ -31,7 +32,7 @@ func parallel(s *Scene, args []string) (string, error) {
 		return "", usageError{usage + ": " + err.Error()}
 	}
 	var template corev1.Service
-	if err := yaml.UnmarshalStrict(text, &template); err != nil {
+	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)).Decode(&template); err != nil {
 		return "", usageError{usage + ": " + err.Error()}
 	}
 	group, ctx := errgroup.WithContext(s.ctx)

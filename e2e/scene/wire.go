@@ -175,12 +175,12 @@ func silent(s *Scene, args []string) (string, error) {
 
 // listFrames prints what the client's port saw, with times since the mark.
 func listFrames(s *Scene, args []string) (string, error) {
-	const usage = "frames [-since MARK] [-ip IP] [-op request|reply|ns|na] [-gratuitous] [-match RE]"
+	const usage = "frames [-since MARK|-last DURATION] [-ip IP] [-op request|reply|ns|na] [-gratuitous] [-match RE]"
 	gratuitous := false
 	if i := indexOf(args, "-gratuitous"); i >= 0 {
 		gratuitous, args = true, append(append([]string{}, args[:i]...), args[i+1:]...)
 	}
-	options, err := parseFlags(args, usage, "since", "ip", "op", "match")
+	options, err := parseFlags(args, usage, "since", "last", "ip", "op", "match")
 	if err != nil {
 		return "", err
 	}
@@ -188,17 +188,26 @@ func listFrames(s *Scene, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if options["last"] != "" {
+		last, err := time.ParseDuration(options["last"])
+		if err != nil {
+			return "", usageError{usage}
+		}
+		since = time.Now().Add(-last)
+	}
 	var lines []string
 	for _, f := range s.lab.Client().Frames(since) {
-		switch {
-		case f.Outgoing, gratuitous && !f.Gratuitous():
-		case options["ip"] != "" && f.Subject().String() != options["ip"]:
-		case options["op"] != "" && f.Op != frames.Op(options["op"]):
-		default:
+		if wanted(f, options) && (f.Gratuitous() || !gratuitous) {
 			lines = append(lines, fmt.Sprintf("+%.3f %s %s", f.Time.Sub(since).Seconds(), s.lab.NameOf(f.Source.String()), f))
 		}
 	}
 	return matching(lines, options["match"], usage)
+}
+
+// wanted tells whether a frame came in and is of the address and operation asked for.
+func wanted(f frames.Frame, options map[string]string) bool {
+	ip, op := options["ip"], options["op"]
+	return !f.Outgoing && (ip == "" || f.Subject().String() == ip) && (op == "" || f.Op == frames.Op(op))
 }
 
 // gap measures how long a URL cannot be had, by new connections at a fixed rate.
