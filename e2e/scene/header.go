@@ -91,34 +91,49 @@ func (f File) UsesBerth() bool {
 	return f.Header.Berth || strings.Contains(f.Text, "\nberth ")
 }
 
-// Read reads the scenes of a folder whose names match; an empty pattern is all. The name may be a whole one, or a part.
+// Read reads the scenes of a folder whose names match; an empty pattern is all. A pattern is a whole name or a part of
+// names, or several of them with commas between.
 func Read(dir, pattern string) ([]File, error) {
-	entries, err := os.ReadDir(dir)
+	names, err := sceneNames(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read the scenes: %w", err)
+		return nil, err
 	}
-	var files, exact []File
-	for _, entry := range entries {
-		name, found := strings.CutSuffix(entry.Name(), ".txtar")
-		if !found || !strings.Contains(name, pattern) {
-			continue
+	var chosen []string
+	for part := range strings.SplitSeq(pattern, ",") {
+		matching := []string{part}
+		if !slices.Contains(names, part) {
+			matching = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.Contains(name, part) })
 		}
-		file, err := readFile(name, dir+"/"+entry.Name())
+		if len(matching) == 0 {
+			return nil, fmt.Errorf("there is no scene %q in %s", part, dir)
+		}
+		chosen = append(chosen, matching...)
+	}
+	slices.Sort(chosen)
+	var files []File
+	for _, name := range slices.Compact(chosen) {
+		file, err := readFile(name, dir+"/"+name+".txtar")
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, file)
-		if name == pattern {
-			exact = append(exact, file)
-		}
-	}
-	if exact != nil {
-		files = exact
-	}
-	if files == nil {
-		return nil, fmt.Errorf("there is no scene %q in %s", pattern, dir)
 	}
 	return files, nil
+}
+
+// sceneNames are the names of all scenes of a folder, sorted.
+func sceneNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the scenes: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if name, found := strings.CutSuffix(entry.Name(), ".txtar"); found {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 func readFile(name, path string) (File, error) {

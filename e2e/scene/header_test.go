@@ -1,6 +1,8 @@
 package scene_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,6 +39,42 @@ func TestParseHeader(t *testing.T) {
 				t.Fatalf("%s: %v", test.reason, err)
 			}
 			if diff := cmp.Diff(test.want, got); err == nil && diff != "" {
+				t.Errorf("%s:\n%s", test.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"link", "link-lost", "node-lost", "local"} {
+		if err := os.WriteFile(filepath.Join(dir, name+".txtar"), []byte("# quiet: "+name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		reason, pattern string
+		want            []string
+		fails           bool
+	}{
+		"All":     {reason: "no pattern is all", want: []string{"link", "link-lost", "local", "node-lost"}},
+		"Exact":   {reason: "a whole name is that one alone", pattern: "link", want: []string{"link"}},
+		"Part":    {reason: "a part of names is all of them", pattern: "lost", want: []string{"link-lost", "node-lost"}},
+		"List":    {reason: "each is run once, however often it is meant", pattern: "lost,node-lost,local", want: []string{"link-lost", "local", "node-lost"}},
+		"Unknown": {reason: "a misspelt name among others is not passed over", pattern: "local,lokal", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files, err := scene.Read(dir, test.pattern)
+			if (err != nil) != test.fails {
+				t.Fatalf("%s: %v", test.reason, err)
+			}
+			var got []string
+			for _, file := range files {
+				got = append(got, file.Name)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("%s:\n%s", test.reason, diff)
 			}
 		})
