@@ -1,6 +1,10 @@
 package cluster
 
-import "slices"
+import (
+	"iter"
+	"slices"
+	"strings"
+)
 
 // NodeEndpoints counts a Service's usable endpoints on one node. Node is empty for endpoints that name none.
 type NodeEndpoints struct {
@@ -31,20 +35,26 @@ func (e Endpoints) Usable(down func(node string) bool) bool {
 	return false
 }
 
-// UsableOn is true if an endpoint on that node takes traffic: a ready one, or, if none is ready on any node that is not
-// down, one that still serves while it terminates (rule P7).
+// UsableNodes are the nodes with an endpoint that takes traffic, sorted, "" among them if there is one that names no
+// node: ready ones, or, if none is ready on any node that is not down, those that still serve while they terminate
+// (rule P7).
+func (e Endpoints) UsableNodes(down func(node string) bool) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		anyReady := e.anyReady(down)
+		for _, entry := range e {
+			if entry.usable(anyReady) > 0 && !down(entry.Node) && !yield(entry.Node) {
+				return
+			}
+		}
+	}
+}
+
+// UsableOn is true if an endpoint on that node takes traffic.
 func (e Endpoints) UsableOn(node string, down func(node string) bool) bool {
 	i, found := slices.BinarySearchFunc(e, node, func(entry NodeEndpoints, node string) int {
-		switch {
-		case entry.Node < node:
-			return -1
-		case entry.Node > node:
-			return 1
-		default:
-			return 0
-		}
+		return strings.Compare(entry.Node, node)
 	})
-	return found && !down(node) && e[i].usable(e.anyReady(down)) > 0
+	return found && e[i].usable(e.anyReady(down)) > 0 && !down(node)
 }
 
 // anyReady is true if an endpoint is ready on a node that is not down.

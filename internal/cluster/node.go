@@ -34,7 +34,7 @@ type Member struct {
 	Stale bool
 	// Restarting is true if the speaker has stopped to come back (rule E5).
 	Restarting bool
-	// Links are the node's links that are up and can carry announcements.
+	// Links are the node's links that are up and can carry announcements, sorted by name.
 	Links []Link
 	// Versions of the election the speaker can compute (rule E11).
 	Versions []int
