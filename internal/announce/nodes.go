@@ -3,17 +3,22 @@ package announce
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/internal/election"
 	"github.com/berthlb/berth/internal/reason"
 )
 
+// standing is how long a node's trouble must have stood before it counts (rule E2).
+const standing = 10 * time.Second
+
 // place is a node as a candidate: what about it is the same for all addresses.
 type place struct {
 	node   *cluster.Node
-	member *cluster.Member
+	member *cluster.Member // nil without a live speaker
 	seed   uint64
+	ready  bool
 	// out is why the node is no candidate for any address; nil if it may be one for some.
 	out *reason.Reason
 }
@@ -23,7 +28,13 @@ func places(snapshot *cluster.Snapshot) []place {
 	list := make([]place, 0, len(snapshot.Nodes))
 	for _, node := range snapshot.Nodes {
 		member := snapshot.Facts.Members[node.Name]
-		list = append(list, place{node: node, member: member, seed: election.Seed(node.Name), out: excluded(node, member)})
+		list = append(list, place{
+			node:   node,
+			member: member,
+			seed:   election.Seed(node.Name),
+			ready:  ready(node, snapshot.Now),
+			out:    excluded(node, member),
+		})
 	}
 	return list
 }
@@ -44,18 +55,48 @@ func excluded(node *cluster.Node, member *cluster.Member) *reason.Reason {
 	}
 }
 
-// LinkFor is the link of a node that speaks for an address: of those allowed, the first by name whose subnet contains
-// it, else the first by name; false if none is allowed. onSubnet tells which of the two (rules E2, L1, L2).
-func LinkFor(links []cluster.Link, interfaces []string, address netip.Addr) (link cluster.Link, onSubnet, found bool) {
-	for _, candidate := range links {
-		if !Allowed(candidate, interfaces) {
+// ready is true if a node counts as ready at that time (rule E2).
+//
+// A node that turns NotReady counts as ready until that has stood for 10 s. One that turns Ready counts at once: the
+// object does not tell what it was before, and most often that was Ready, but for a few seconds. Its addresses have not
+// moved then, and to wait would move them away from the node that has just recovered
+// (docs/decisions/0012-readiness-that-stands.md).
+func ready(node *cluster.Node, now time.Time) bool {
+	return node.Ready || (!node.ReadySince.IsZero() && now.Sub(node.ReadySince) < standing)
+}
+
+// subnets are the prefixes of all links that may be chosen, each once.
+func subnets(places []place) []netip.Prefix {
+	var list []netip.Prefix
+	seen := map[netip.Prefix]bool{}
+	for i := range places {
+		if places[i].out != nil {
 			continue
 		}
-		if slices.ContainsFunc(candidate.Subnets, func(p netip.Prefix) bool { return p.Contains(address) }) {
-			return candidate, true, true
+		for _, link := range places[i].member.Links {
+			for _, prefix := range link.Subnets {
+				if !seen[prefix] {
+					seen[prefix] = true
+					list = append(list, prefix)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// LinkFor is the link of a node that speaks for an address: of those allowed, the first whose subnet contains it, else
+// the first; false if none is allowed. onSubnet tells which of the two (rules E2, L1, L2). links are sorted by name.
+func LinkFor(links []cluster.Link, interfaces []string, address netip.Addr) (link cluster.Link, onSubnet, found bool) {
+	for i := range links {
+		if !Allowed(links[i], interfaces) {
+			continue
+		}
+		if slices.ContainsFunc(links[i].Subnets, func(p netip.Prefix) bool { return p.Contains(address) }) {
+			return links[i], true, true
 		}
 		if !found {
-			link, found = candidate, true
+			link, found = links[i], true
 		}
 	}
 	return link, false, found

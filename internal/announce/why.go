@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -16,121 +17,164 @@ type Exclusion struct {
 	Why  *reason.Reason
 }
 
-// Exclusions says for every node but the owner which rule keeps it from answering for the address.
+// Exclusions says for every node but the owner which rule keeps it from answering for the address, sorted by node; nil
+// if no node is asked, because the verdict's own reason says it all.
 func (t *Table) Exclusions(address netip.Addr) []Exclusion {
 	verdict, found := t.Of(address)
 	if !found {
 		return nil
 	}
-	d := t.decider
-	var on []holder
-	for _, service := range verdict.Services {
-		on = append(on, holder{address: address, service: service})
+	on := slices.Clone(verdict.Services)
+	if verdict.Owner == "" {
+		for i := range verdict.Others {
+			on = append(on, verdict.Others[i].Service)
+		}
 	}
-	claimants, why := d.claimants(on)
-	if why != nil {
-		return nil // no node is asked: the verdict's own reason says it all
+	d := newDecider(t.snapshot)
+	claimants, _ := d.claims(address, on)
+	if len(claimants) == 0 {
+		return nil
 	}
-	class := d.classFor(claimants)
+	list := d.exclusions(&verdict, claimants)
+	for _, node := range strangers(t.snapshot) {
+		list = append(list, Exclusion{Node: node, Why: gone()})
+	}
+	slices.SortFunc(list, func(a, b Exclusion) int { return strings.Compare(a.Node, b.Node) })
+	return list
+}
+
+// exclusions are those of the nodes of the snapshot.
+func (d *decider) exclusions(verdict *Verdict, claimants []claimant) []Exclusion {
+	c := d.classFor(claimants)
+	candidates := c.candidates
+	if first := slices.IndexFunc(claimants, claimant.local); first >= 0 {
+		candidates = d.localCandidates(c, claimants, first)
+	}
+	owner, owned := d.placeOf[verdict.Owner]
+	readyCounts := d.readyCounts(candidates)
 	var list []Exclusion
 	for i := range d.places {
-		if name := d.places[i].node.Name; name != verdict.Owner {
-			list = append(list, Exclusion{Node: name, Why: d.exclusion(i, class, claimants, verdict.Owner)})
+		var why *reason.Reason
+		switch {
+		case owned && i == owner:
+			continue
+		case c.out[i] != nil:
+			why = c.out[i]
+		case !slices.Contains(candidates, i):
+			why = reason.New(reason.NoLocalEndpoints, "policy Local and no ready endpoint on the node")
+		default:
+			why = outranked(verdict, d.tierOf(c, i, verdict.Address, readyCounts), d.tierOf(c, owner, verdict.Address, readyCounts))
+		}
+		list = append(list, Exclusion{Node: d.places[i].node.Name, Why: why})
+	}
+	return list
+}
+
+// outranked says why a candidate in the tier of loser does not answer and the owner, in that of winner, does.
+func outranked(verdict *Verdict, loser, winner tier) *reason.Reason {
+	owner := verdict.Owner
+	switch {
+	case winner.fresh != loser.fresh:
+		return reason.New(reason.LowerTier, "%s is better placed: this node's speaker does not hear from the API server", owner)
+	case winner.ready != loser.ready:
+		return reason.New(reason.LowerTier, "%s is better placed: this node is not ready", owner)
+	case winner.onSubnet != loser.onSubnet:
+		return reason.New(reason.LowerTier, "%s is better placed: this node has no link in the subnet of %s", owner, verdict.Address)
+	case winner.weight != loser.weight:
+		return reason.New(reason.LowerTier, "%s is better placed: its weight is %d, this node's is %d", owner, winner.weight, loser.weight)
+	default:
+		return reason.New(reason.LowerHash, "the hash of %s for %s is higher", owner, verdict.Address)
+	}
+}
+
+// strangers are the speakers on nodes that have no Node object.
+func strangers(snapshot *cluster.Snapshot) []string {
+	var list []string
+	for name := range snapshot.Facts.Members {
+		_, known := slices.BinarySearchFunc(snapshot.Nodes, name, func(n *cluster.Node, name string) int {
+			return cmp.Compare(n.Name, name)
+		})
+		if !known {
+			list = append(list, name)
 		}
 	}
 	return list
 }
 
-// exclusion is the first rule that keeps a place from answering.
-func (d *decider) exclusion(i int, c *class, claimants []claimant, owner string) *reason.Reason {
-	place := &d.places[i]
-	interfaces, selected := c.interfaces[place.node.Name]
+func gone() *reason.Reason {
+	return reason.New(reason.NodeGone, "the node has a speaker but no Node object")
+}
+
+// whyNobody says why no node answers although Services on the address have endpoints and advertisements. It names rules
+// and no nodes: a condition must not change with every node that comes and goes.
+func (d *decider) whyNobody(c *class) *reason.Reason {
 	switch {
-	case place.out != nil:
-		return place.out
-	case !selected:
-		return reason.New(reason.NodeNotSelected, "no advertisement for the Service selects the node")
-	case !slices.Contains(c.candidates, i) && len(interfaces) > 0:
-		return reason.New(reason.NoLink, "none of the links %s is up", strings.Join(interfaces, ", "))
-	case !slices.Contains(c.candidates, i):
-		return reason.New(reason.NoLink, "no link with an IPv4 address is up")
-	case !d.serves(place.node.Name, claimants):
-		return reason.New(reason.NoLocalEndpoints, "policy Local and no ready endpoint on the node")
-	case place.member.Stale || !d.ready(i) || c.weights[i] > 0:
-		return reason.New(reason.LowerTier, "%s is better placed", owner)
-	default:
-		return reason.New(reason.LowerHash, "the hash of %s is higher", owner)
-	}
-}
-
-// whyNobody says why no node answers although the Services on the address have endpoints and advertisements.
-func (d *decider) whyNobody(c *class, claimants []claimant) *reason.Reason {
-	if len(d.snapshot.Facts.Members) == 0 {
+	case len(d.snapshot.Facts.Members) == 0:
 		return reason.New(reason.NoSpeakers, "no speaker is alive")
+	case len(c.candidates) > 0:
+		return reason.New(reason.NoLocalEndpoints, "policy Local, and no node that could announce has a ready endpoint")
+	case len(d.places) == 0:
+		return reason.New(reason.NoCandidates, "every node is excluded: %s", gone().Message)
 	}
-	byRule := map[string][]string{}
-	onlyLocal := len(c.candidates) > 0
-	for i := range d.places {
-		why := d.exclusion(i, c, claimants, "")
-		byRule[why.Message] = append(byRule[why.Message], d.places[i].node.Name)
+	rules := make([]string, 0, len(c.out))
+	for _, why := range c.out {
+		rules = append(rules, why.Message)
 	}
-	if onlyLocal {
-		return reason.New(reason.NoLocalEndpoints, "policy Local and no node that could announce has a ready endpoint of %s", names(claimants))
-	}
-	return reason.New(reason.NoCandidates, "every node is excluded: %s", summary(byRule))
+	slices.Sort(rules)
+	return reason.New(reason.NoCandidates, "every node is excluded: %s", strings.Join(slices.Compact(rules), "; "))
 }
 
-// names lists the Services of claimants.
-func names(claimants []claimant) string {
-	list := make([]string, 0, len(claimants))
-	for i := range claimants {
-		list = append(list, claimants[i].service.Name.String())
-	}
-	return strings.Join(list, ", ")
-}
-
-// summary lists rules with the nodes they remove, at most three by name.
-func summary(byRule map[string][]string) string {
-	parts := make([]string, 0, len(byRule))
-	for rule, nodes := range byRule {
-		shown := nodes
-		more := ""
-		if len(nodes) > 3 {
-			shown, more = nodes[:3], fmt.Sprintf(" and %d more", len(nodes)-3)
+// rest lists the Services on an address that it is not announced for: those that do not count, each with its reason, and
+// all others with the reason given.
+func rest(on, announced []*cluster.Service, refused []Other, why *reason.Reason) []Other {
+	var list []Other
+	for _, service := range on {
+		if slices.Contains(announced, service) {
+			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s (%s%s)", rule, strings.Join(shown, ", "), more))
+		other := Other{Service: service, Why: why}
+		if i := slices.IndexFunc(refused, func(o Other) bool { return o.Service == service }); i >= 0 {
+			other = refused[i]
+		}
+		list = append(list, other)
 	}
-	slices.Sort(parts)
-	return strings.Join(parts, "; ")
+	return list
 }
 
 // Announced tells about a Service whether each of its addresses is answered for, with the reason that its condition
-// berth.dev/Announced gives: who answers where, or why nobody does.
+// berth.dev/Announced gives: who answers where, or why nobody does. The message tells of every address; the word is that
+// of the first which is not answered for.
 func (t *Table) Announced(service *cluster.Service) (bool, *reason.Reason) {
 	if len(service.Recorded.Addresses) == 0 {
 		return false, reason.New(reason.NoAddress, "the Service has no address yet")
 	}
-	var answered []string
+	all, word := true, reason.Announced
+	parts := make([]string, 0, len(service.Recorded.Addresses))
 	for _, address := range service.Recorded.Addresses {
-		verdict, found := t.Of(address)
-		switch {
-		case !found:
-			return false, reason.New(reason.NoAddress, "%s is not held by a Service of ours", address)
-		case verdict.Why != nil:
-			return false, verdict.Why
-		case !slices.Contains(verdict.Services, service):
-			return false, t.decider.whyNot(address, service)
+		answered, why := t.answered(address, service)
+		if all && (!answered || word == reason.Announced) {
+			word = why.Word
 		}
-		answered = append(answered, fmt.Sprintf("%s from node %s, link %s", address, verdict.Owner, verdict.Link))
+		all = all && answered
+		parts = append(parts, why.Message)
 	}
-	return true, reason.New(reason.Announced, "%s", strings.Join(answered, "; "))
+	return all, &reason.Reason{Word: word, Message: strings.Join(parts, "; ")}
 }
 
-// whyNot says why an address is announced, but not for this Service.
-func (d *decider) whyNot(address netip.Addr, service *cluster.Service) *reason.Reason {
-	_, why := d.claimants([]holder{{address: address, service: service}})
-	if why == nil {
-		why = reason.New(reason.SharersDisagree, "%s is announced for another Service on it: no node could answer for both", address)
+// answered tells whether an address is answered for on behalf of the Service, and by whom or why not.
+func (t *Table) answered(address netip.Addr, service *cluster.Service) (bool, *reason.Reason) {
+	verdict, found := t.Of(address)
+	if !found {
+		return false, reason.New(reason.NoAddress, "%s is held by no Service of this installation", address)
 	}
-	return why
+	for i := range verdict.Others {
+		if verdict.Others[i].Service.Name == service.Name {
+			return false, verdict.Others[i].Why
+		}
+	}
+	by := fmt.Sprintf("%s from node %s, link %s", address, verdict.Owner, verdict.Link)
+	if verdict.OffSubnet {
+		return true, reason.New(reason.OffSubnet, "%s, which is not in the address's subnet: only a route leads there", by)
+	}
+	return true, &reason.Reason{Word: reason.Announced, Message: by}
 }

@@ -44,6 +44,7 @@ const (
 	SpeakerDown        Word = "SpeakerDown"
 	ProxyNotReady      Word = "ProxyNotReady"
 	NoLink             Word = "NoLink"
+	OffSubnet          Word = "OffSubnet"
 	LowerTier          Word = "LowerTier"
 	LowerHash          Word = "LowerHash"
 	AddressOfCluster   Word = "AddressOfCluster"
@@ -89,7 +90,7 @@ func Catalogue() []Entry {
 		{NoSpeakers, Warning, "No speaker is alive."},
 		{NoEndpoints, Waiting, "The Service has no endpoint that takes traffic."},
 		{NoLocalEndpoints, Waiting, "The traffic policy is Local and no node that could announce has an endpoint that takes traffic."},
-		{NoCandidates, Warning, "Every node is excluded; the message names the rule for each."},
+		{NoCandidates, Warning, "Every node is excluded; the message names the rules."},
 		{SharersDisagree, Warning, "Services that share an address can be announced by no common node."},
 		{NodeGone, Waiting, "The node has a speaker but no Node object."},
 		{NodeNotSelected, Normal, "No advertisement for the Service selects the node."},
@@ -98,6 +99,7 @@ func Catalogue() []Entry {
 		{SpeakerDown, Warning, "The node's speaker is not alive."},
 		{ProxyNotReady, Waiting, "kube-proxy has not served on the node since it booted."},
 		{NoLink, Warning, "The node has no link that is up and allowed to carry the address."},
+		{OffSubnet, Warning, "The node that answers has no link in the address's subnet that it may use: hosts there are not reached, only a route leads to the address."},
 		{LowerTier, Normal, "A better placed node answers."},
 		{LowerHash, Normal, "Another node's hash for the address is higher: that is how addresses are spread."},
 		{AddressOfCluster, Warning, "The address belongs to a node or to the cluster itself and is never announced."},

@@ -1,0 +1,88 @@
+package announce
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// tier is how well placed a candidate is for an address: the better, the more of it holds, the first field first (rule E2).
+type tier struct {
+	fresh    bool // its speaker hears from the API server (rule E9)
+	ready    bool // its node is ready; false for all where readiness is ignored
+	onSubnet bool // it has an allowed link in the address's subnet
+	weight   int  // the sum of preferredNodeSelectors
+}
+
+func (t tier) compare(other tier) int {
+	return cmp.Or(
+		falseFirst(t.fresh, other.fresh),
+		falseFirst(t.ready, other.ready),
+		falseFirst(t.onSubnet, other.onSubnet),
+		cmp.Compare(t.weight, other.weight),
+	)
+}
+
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// tierOf is the tier of a place among candidates whose readiness counts or not.
+func (d *decider) tierOf(c *class, i int, address netip.Addr, readyCounts bool) tier {
+	p := &d.places[i]
+	_, onSubnet, _ := LinkFor(p.member.Links, c.interfaces[i], address)
+	return tier{fresh: !p.member.Stale, ready: readyCounts && p.ready, onSubnet: onSubnet, weight: c.weights[i]}
+}
+
+// readyCounts is true unless fewer than half of the candidates are ready: then it is not the nodes that are in trouble
+// but what reports on them, and readiness is ignored (rule E2).
+func (d *decider) readyCounts(candidates []int) bool {
+	ready := 0
+	for _, i := range candidates {
+		if d.places[i].ready {
+			ready++
+		}
+	}
+	return 2*ready >= len(candidates)
+}
+
+// bestTier are the candidates of the best tier. The list is good until the next call.
+func (d *decider) bestTier(c *class, candidates []int, address netip.Addr) []int {
+	var best tier
+	d.tier = d.tier[:0]
+	readyCounts := d.readyCounts(candidates)
+	for _, i := range candidates {
+		one := d.tierOf(c, i, address, readyCounts)
+		order := one.compare(best)
+		if len(d.tier) == 0 || order > 0 {
+			best, d.tier = one, append(d.tier[:0], i)
+		} else if order == 0 {
+			d.tier = append(d.tier, i)
+		}
+	}
+	return d.tier
+}
+
+// tierForAll is the best tier of all the class's candidates. It is the same for all addresses in the same subnets, and
+// worked out once for those.
+func (d *decider) tierForAll(c *class, address netip.Addr) []int {
+	d.key = d.key[:0]
+	for i, subnet := range d.subnets {
+		if subnet.Contains(address) {
+			d.key = appendKey(d.key, i)
+		}
+	}
+	if known, found := c.tiers[string(d.key)]; found {
+		return known
+	}
+	made := slices.Clone(d.bestTier(c, c.candidates, address))
+	c.tiers[string(d.key)] = made
+	return made
+}
