@@ -1,0 +1,156 @@
+package announce_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berthlb/berth/internal/announce"
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/lbtest"
+)
+
+// TestTiers is rule E2: who is preferred before the hash decides. Each case is decided for 20 addresses, so that the hash
+// would choose each of the nodes.
+func TestTiers(t *testing.T) {
+	t.Parallel()
+	stale := func(member *cluster.Member) { member.Stale = true }
+	notReady := func(since time.Duration) func(*cluster.Node) {
+		return func(node *cluster.Node) { node.Ready, node.ReadySince = false, lbtest.Now().Add(-since) }
+	}
+	readyFor := func(since time.Duration) func(*cluster.Node) {
+		return func(node *cluster.Node) { node.ReadySince = lbtest.Now().Add(-since) }
+	}
+	elsewhere := lbtest.Links(lbtest.Link("eth0", "198.51.100.0/24"))
+	rackA := func(node *cluster.Node) { node.Labels = lbtest.Labels("rack=a") }
+	prefer := lbtest.Advertisement("racks", lbtest.Prefer(10, "rack=a"), lbtest.Prefer(5, "rack=a"), lbtest.Prefer(20, "rack=b"))
+	either := []string{"n1", "n2"}
+	cases := map[string]struct {
+		reason string
+		parts  []any
+		want   []string // exactly these own some of the addresses
+	}{
+		"Alike":              {reason: "the hash decides", parts: []any{lbtest.Nodes("n1", "n2")}, want: either},
+		"Stale":              {reason: "fresh before stale", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2"), lbtest.Member("n2", stale)}, want: []string{"n1"}},
+		"AllStale":           {reason: "if all are stale nothing changes", parts: []any{lbtest.Node("n1"), lbtest.Member("n1", stale), lbtest.Node("n2"), lbtest.Member("n2", stale)}, want: either},
+		"NotReady":           {reason: "half of them are ready: that counts", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(time.Hour)), lbtest.Member("n2")}, want: []string{"n1"}},
+		"MostNotReady":       {reason: "fewer than half are ready: readiness is ignored", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(time.Hour)), lbtest.Member("n2"), lbtest.Node("n3", notReady(time.Hour)), lbtest.Member("n3")}, want: []string{"n1", "n2", "n3"}},
+		"NoCandidateUnready": {reason: "nodes that are no candidates do not count among the unready", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(time.Hour)), lbtest.Member("n2"), lbtest.Node("n3", notReady(time.Hour)), lbtest.Node("n4", notReady(time.Hour))}, want: []string{"n1"}},
+		"JustNotReady":       {reason: "it has not stood for 10 s", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(9*time.Second)), lbtest.Member("n2")}, want: either},
+		"StoodNotReady":      {reason: "it has", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(10*time.Second)), lbtest.Member("n2")}, want: []string{"n1"}},
+		"JustReadyAgain":     {reason: "what ends within 10 s moves nothing: neither when it begins nor when it ends", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", readyFor(time.Second)), lbtest.Member("n2")}, want: either},
+		"Elsewhere":          {reason: "a link in the subnet before none", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2"), lbtest.Member("n2", elsewhere)}, want: []string{"n1"}},
+		"AllElsewhere":       {reason: "none has a link in the subnet", parts: []any{lbtest.Node("n1"), lbtest.Member("n1", elsewhere), lbtest.Node("n2"), lbtest.Member("n2", elsewhere)}, want: either},
+		"Preferred":          {reason: "weights add up", parts: []any{lbtest.Node("n1"), lbtest.Member("n1"), lbtest.Node("n2", rackA), lbtest.Member("n2"), prefer}, want: []string{"n2"}},
+		"ReadyFirst":         {reason: "readiness before weight", parts: []any{lbtest.Node("n1"), lbtest.Member("n1"), lbtest.Node("n2", rackA, notReady(time.Hour)), lbtest.Member("n2"), prefer}, want: []string{"n1"}},
+		"FreshFirst":         {reason: "freshness before readiness", parts: []any{lbtest.Node("n1", notReady(time.Hour)), lbtest.Member("n1"), lbtest.Node("n2"), lbtest.Member("n2", stale)}, want: []string{"n1"}},
+		"SubnetFirst":        {reason: "the subnet before weight", parts: []any{lbtest.Node("n1"), lbtest.Member("n1"), lbtest.Node("n2", rackA), lbtest.Member("n2", elsewhere), prefer}, want: []string{"n1"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parts := c.parts
+			for i := range 20 {
+				service := lbtest.Service(fmt.Sprint("shop/s", i), []string{fmt.Sprint("192.0.2.", i)}, lbtest.Ready("n1"))
+				parts = append(parts, service)
+			}
+			owns := map[string]int{}
+			for _, owner := range owners(lbtest.Snapshot(parts...)) {
+				owns[owner]++
+			}
+			for _, node := range c.want {
+				if owns[node] == 0 {
+					t.Errorf("%s: %s owns nothing: %v", c.reason, node, owns)
+				}
+				delete(owns, node)
+			}
+			if len(owns) > 0 {
+				t.Errorf("%s: others own addresses: %v", c.reason, owns)
+			}
+		})
+	}
+}
+
+// TestReadinessIsOfTheCandidates: half of the candidates are ready, so readiness counts, although of all nodes, which for
+// want of an endpoint are no candidates of this Local Service, most are not.
+func TestReadinessIsOfTheCandidates(t *testing.T) {
+	t.Parallel()
+	notReady := func(node *cluster.Node) { node.Ready = false }
+	var parts []any
+	for _, name := range []string{"n2", "n3", "n4", "n5"} {
+		parts = append(parts, lbtest.Node(name, notReady), lbtest.Member(name))
+	}
+	for i := range 20 {
+		parts = append(parts, lbtest.Service(fmt.Sprint("shop/s", i), []string{fmt.Sprint("192.0.2.", i)}, lbtest.Local, lbtest.Ready("n1", "n2")))
+	}
+	for address, owner := range owners(lbtest.Snapshot(lbtest.Nodes("n1"), parts)) {
+		if owner != "n1" {
+			t.Errorf("%s: owner %q, which is not ready", address, owner)
+		}
+	}
+}
+
+// TestE12SharersAndAdvertisements: on a shared address the advertisements of all Services count, each but once; links are
+// united over advertisements and intersected over Services.
+func TestE12SharersAndAdvertisements(t *testing.T) {
+	t.Parallel()
+	links := lbtest.Links(lbtest.Link("eth0", "192.0.2.0/24"), lbtest.Link("eth1", "192.0.2.0/24"), lbtest.Link("eth2", "192.0.2.0/24"))
+	nodes := []any{
+		lbtest.Node("n1", nodeLabels("rack=a")), lbtest.Member("n1", links),
+		lbtest.Node("n2", nodeLabels("rack=b")), lbtest.Member("n2", links),
+	}
+	cases := map[string]struct {
+		reason         string
+		advertisements []any
+		owner, link    string
+	}{
+		"WeightOnce": {
+			reason: "an advertisement for both Services has its weight once: 60 beats 50, not 100",
+			advertisements: []any{
+				lbtest.Advertisement("both", lbtest.Prefer(50, "rack=a")),
+				lbtest.Advertisement("one", lbtest.ForServices("app=a"), lbtest.Prefer(60, "rack=b")),
+			},
+			owner: "n2", link: "eth0",
+		},
+		"Intersection": {
+			reason: "the link both Services may use",
+			advertisements: []any{
+				lbtest.Advertisement("a1", lbtest.ForServices("app=a"), lbtest.ForNodes("rack=a"), lbtest.Interfaces("eth0")),
+				lbtest.Advertisement("a2", lbtest.ForServices("app=a"), lbtest.ForNodes("rack=a"), lbtest.Interfaces("eth2", "eth1")),
+				lbtest.Advertisement("b", lbtest.ForServices("app=b"), lbtest.Interfaces("eth2")),
+			},
+			owner: "n1", link: "eth2",
+		},
+		"AllAndSome": {
+			reason: "an empty list means all",
+			advertisements: []any{
+				lbtest.Advertisement("a1", lbtest.ForServices("app=a"), lbtest.ForNodes("rack=b"), lbtest.Interfaces("eth0")),
+				lbtest.Advertisement("a2", lbtest.ForServices("app=a"), lbtest.ForNodes("rack=b")),
+				lbtest.Advertisement("b", lbtest.ForServices("app=b"), lbtest.Interfaces("eth1")),
+			},
+			owner: "n2", link: "eth1",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			snapshot := lbtest.Snapshot(nodes, c.advertisements,
+				lbtest.Service("shop/a", []string{"192.0.2.10"}, lbtest.Labelled("app=a"), lbtest.Ready("n1")),
+				lbtest.Service("shop/b", []string{"192.0.2.10"}, lbtest.Labelled("app=b"), lbtest.Ready("n1")))
+			got := verdict(t, snapshot, "192.0.2.10")
+			checkOwner(t, got, c.owner)
+			if got.Link != c.link {
+				t.Errorf("%s: link %q, want %q", c.reason, got.Link, c.link)
+			}
+		})
+	}
+}
+
+// TestForNobody: what nobody answers for is no claim of the node without a name, which the controller has for itself.
+func TestForNobody(t *testing.T) {
+	t.Parallel()
+	snapshot := lbtest.Snapshot(lbtest.Nodes("n1"), lbtest.Service("shop/web", []string{"192.0.2.10"}))
+	if claims := announce.Decide(snapshot).For(""); len(claims) > 0 {
+		t.Errorf("claims of nobody: %v", claims)
+	}
+}
