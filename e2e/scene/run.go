@@ -109,6 +109,9 @@ func (r *Runner) setup(env *testscript.Env, headers map[string]Header) error {
 	if err != nil {
 		return err
 	}
+	if header.Sort == Quiet {
+		begin = time.Now() // the shared lab's start is nobody's
+	}
 	s := &Scene{ctx: ctx, name: name, lab: l, skip: func(sentence string) { r.skip(t.T, name, sentence) }}
 	t.Cleanup(func() { r.finish(t.T, s, time.Since(begin)) })
 	return r.furnish(env, t.T, s)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,7 +82,11 @@ func (r records) endOrphans() error {
 			os.Remove(path) // cut off while it was written: nothing to be learnt from it
 			continue
 		}
-		if rec.Where != here || rec.wanted() {
+		if rec.Where != here {
+			removeOld(path)
+			continue
+		}
+		if rec.wanted() {
 			continue
 		}
 		if err := rec.Init.kill(); err != nil {
@@ -90,6 +95,15 @@ func (r records) endOrphans() error {
 		os.Remove(path)
 	}
 	return nil
+}
+
+// removeOld removes a record of another boot or container when no lab can run any more for which it was written. That
+// one runs where this process cannot see it.
+func removeOld(path string) {
+	const old = 24 * time.Hour
+	if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > old {
+		os.Remove(path)
+	}
 }
 
 // wanted tells whether the sandbox runs and everybody who wanted it is still there.
