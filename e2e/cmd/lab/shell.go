@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,12 +16,55 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/berthlb/berth/e2e/lab"
+	"github.com/berthlb/berth/e2e/lab/sandbox"
 )
 
 const (
 	nodeCommand   = "lab-node"
 	clientCommand = "lab-client"
 )
+
+// options are what a person may choose of a lab.
+type options struct {
+	nodes   int
+	proxy   string
+	berth   bool
+	command []string
+}
+
+func parse(args []string) (options, error) {
+	const usualNodes = 3
+	var o options
+	flags := flag.NewFlagSet("lab shell", flag.ContinueOnError)
+	flags.IntVar(&o.nodes, "nodes", usualNodes, "how many nodes")
+	flags.StringVar(&o.proxy, "proxy", string(lab.NFTables), "how kube-proxy works: nftables or iptables")
+	flags.BoolVar(&o.berth, "berth", false, "install Berth and start it")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.command = flags.Args()
+	if o.proxy != string(lab.NFTables) && o.proxy != string(lab.IPTables) {
+		return o, fmt.Errorf("-proxy is %q: it must be nftables or iptables", o.proxy)
+	}
+	return o, nil
+}
+
+// shell runs outside a sandbox first and then, started again by itself, inside.
+func shell(args []string) (int, error) {
+	o, err := parse(args)
+	if err != nil {
+		return 0, err
+	}
+	if _, inside := sandbox.Inside(); inside {
+		return shellInside(o)
+	}
+	var names []string
+	if o.berth {
+		names = berthPrograms()
+	}
+	_, code, err := outside(names...)
+	return code, err
+}
 
 // shellInside makes the lab and runs the person's shell in the control plane's namespace.
 func shellInside(o options) (int, error) {

@@ -1,0 +1,121 @@
+// Package demo shows a person, on a real cluster, what Berth does. Each step says what it does and why that matters,
+// does it, and looks for the effect from outside: in the API server, on the wire, in the pods' answers. What was not
+// seen is said, and is an error.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthlb/berth/e2e/lab"
+)
+
+const nodes = 3
+
+// Options say what to show, and where.
+type Options struct {
+	Programs lab.Programs
+	Out      io.Writer
+	Failed   string // folder that the logs go to if a step was not seen to work
+}
+
+// demo is one showing. Its steps run one after another.
+type demo struct {
+	options Options
+	out     *printer
+	lab     *lab.Lab
+
+	address netip.Addr // of the Service, once it has one
+	owner   string     // the node that answers for it
+}
+
+// step is something to show.
+type step struct {
+	title string
+	why   string                                             // lines for somebody who sees it the first time
+	show  func(ctx context.Context) (seen string, err error) // does it, and answers what was seen
+}
+
+// Run shows everything and answers an error as soon as something was not seen to work.
+func Run(ctx context.Context, options Options) error {
+	d := &demo{options: options, out: &printer{out: options.Out}}
+	err := d.run(ctx)
+	if d.lab == nil {
+		return err
+	}
+	if err != nil {
+		if failed := d.lab.CopyLogs(options.Failed); failed == nil {
+			d.out.printf("    The logs of all programs are in %s\n", options.Failed)
+		}
+	}
+	return errors.Join(err, d.lab.Close())
+}
+
+func (d *demo) run(ctx context.Context) error { return present(ctx, d.out, intro, d.steps()) }
+
+// present shows steps one after another, after some words about them all.
+func present(ctx context.Context, out *printer, intro string, steps []step) error {
+	out.printf("%s", intro)
+	for i, step := range steps {
+		out.printf("\n%d/%d %s\n%s", i+1, len(steps), step.title, indent(step.why))
+		begin := time.Now()
+		stop := out.progress(begin)
+		seen, err := step.show(ctx)
+		stop()
+		took := time.Since(begin).Seconds()
+		if err != nil {
+			out.printf("%s", indent(fmt.Sprintf("NOT SEEN (%.1f s): %v", took, err)))
+			return fmt.Errorf("step %d, %s, was not seen to work", i+1, step.title)
+		}
+		out.printf("%s", indent(fmt.Sprintf("Seen (%.1f s): %s", took, seen)))
+	}
+	return nil
+}
+
+const intro = `Berth gives Kubernetes Services of type LoadBalancer an address that hosts outside the cluster reach.
+All of this happens now, on a real cluster in network namespaces; nothing of it is left at the end.
+`
+
+// indent puts a text below its step's title.
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
+}
+
+// printer prints the lines of the steps, and those that say that one takes long.
+type printer struct {
+	mu  sync.Mutex // guards out
+	out io.Writer
+}
+
+func (p *printer) printf(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, format, args...)
+}
+
+const progressEvery = 5 * time.Second
+
+// progress prints a line every few seconds until the answered function is called; a step that is quick has none.
+func (p *printer) progress(begin time.Time) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				p.printf("    ... %.0f s\n", time.Since(begin).Seconds())
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
