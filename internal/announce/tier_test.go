@@ -2,6 +2,7 @@ package announce_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,44 +16,56 @@ import (
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	stale := func(member *cluster.Member) { member.Stale = true }
-	notReady := func(since time.Duration) func(*cluster.Node) {
-		return func(node *cluster.Node) { node.Ready, node.ReadySince = false, lbtest.Now().Add(-since) }
-	}
-	readyFor := func(since time.Duration) func(*cluster.Node) {
-		return func(node *cluster.Node) { node.ReadySince = lbtest.Now().Add(-since) }
-	}
 	elsewhere := lbtest.Links(lbtest.Link("eth0", "198.51.100.0/24"))
-	rackA := func(node *cluster.Node) { node.Labels = lbtest.Labels("rack=a") }
-	prefer := lbtest.Advertisement("racks", lbtest.Prefer(10, "rack=a"), lbtest.Prefer(5, "rack=a"), lbtest.Prefer(20, "rack=b"))
+	rackA := nodeLabels("rack=a")
+	unready := readiness(false, time.Hour)
+	racks := lbtest.Advertisement("racks", lbtest.Prefer(10, "rack=a"), lbtest.Prefer(5, "rack=a"), lbtest.Prefer(12, "rack=b"))
 	either := []string{"n1", "n2"}
 	cases := map[string]struct {
 		reason string
-		parts  []any
+		parts  [][]any
 		want   []string // exactly these own some of the addresses
 	}{
-		"Alike":              {reason: "the hash decides", parts: []any{lbtest.Nodes("n1", "n2")}, want: either},
-		"Stale":              {reason: "fresh before stale", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2"), lbtest.Member("n2", stale)}, want: []string{"n1"}},
-		"AllStale":           {reason: "if all are stale nothing changes", parts: []any{lbtest.Node("n1"), lbtest.Member("n1", stale), lbtest.Node("n2"), lbtest.Member("n2", stale)}, want: either},
-		"NotReady":           {reason: "half of them are ready: that counts", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(time.Hour)), lbtest.Member("n2")}, want: []string{"n1"}},
-		"MostNotReady":       {reason: "fewer than half are ready: readiness is ignored", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(time.Hour)), lbtest.Member("n2"), lbtest.Node("n3", notReady(time.Hour)), lbtest.Member("n3")}, want: []string{"n1", "n2", "n3"}},
-		"NoCandidateUnready": {reason: "nodes that are no candidates do not count among the unready", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(time.Hour)), lbtest.Member("n2"), lbtest.Node("n3", notReady(time.Hour)), lbtest.Node("n4", notReady(time.Hour))}, want: []string{"n1"}},
-		"JustNotReady":       {reason: "it has not stood for 10 s", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(9*time.Second)), lbtest.Member("n2")}, want: either},
-		"StoodNotReady":      {reason: "it has", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", notReady(10*time.Second)), lbtest.Member("n2")}, want: []string{"n1"}},
-		"JustReadyAgain":     {reason: "what ends within 10 s moves nothing: neither when it begins nor when it ends", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2", readyFor(time.Second)), lbtest.Member("n2")}, want: either},
-		"Elsewhere":          {reason: "a link in the subnet before none", parts: []any{lbtest.Nodes("n1"), lbtest.Node("n2"), lbtest.Member("n2", elsewhere)}, want: []string{"n1"}},
-		"AllElsewhere":       {reason: "none has a link in the subnet", parts: []any{lbtest.Node("n1"), lbtest.Member("n1", elsewhere), lbtest.Node("n2"), lbtest.Member("n2", elsewhere)}, want: either},
-		"Preferred":          {reason: "weights add up", parts: []any{lbtest.Node("n1"), lbtest.Member("n1"), lbtest.Node("n2", rackA), lbtest.Member("n2"), prefer}, want: []string{"n2"}},
-		"ReadyFirst":         {reason: "readiness before weight", parts: []any{lbtest.Node("n1"), lbtest.Member("n1"), lbtest.Node("n2", rackA, notReady(time.Hour)), lbtest.Member("n2"), prefer}, want: []string{"n1"}},
-		"FreshFirst":         {reason: "freshness before readiness", parts: []any{lbtest.Node("n1", notReady(time.Hour)), lbtest.Member("n1"), lbtest.Node("n2"), lbtest.Member("n2", stale)}, want: []string{"n1"}},
-		"SubnetFirst":        {reason: "the subnet before weight", parts: []any{lbtest.Node("n1"), lbtest.Member("n1"), lbtest.Node("n2", rackA), lbtest.Member("n2", elsewhere), prefer}, want: []string{"n1"}},
+		"Alike":     {reason: "the hash decides", parts: [][]any{speaking("n1"), speaking("n2")}, want: either},
+		"Stale":     {reason: "fresh before stale", parts: [][]any{speaking("n1"), speaking("n2", stale)}, want: []string{"n1"}},
+		"AllStale":  {reason: "if all are stale nothing changes", parts: [][]any{speaking("n1", stale), speaking("n2", stale)}, want: either},
+		"NotReady":  {reason: "half of them are ready: that counts", parts: [][]any{speaking("n1"), speaking("n2", unready)}, want: []string{"n1"}},
+		"Elsewhere": {reason: "a link in the subnet before none", parts: [][]any{speaking("n1"), speaking("n2", elsewhere)}, want: []string{"n1"}},
+		"AllElsewhere": {
+			reason: "none has a link in the subnet",
+			parts:  [][]any{speaking("n1", elsewhere), speaking("n2", elsewhere)}, want: either,
+		},
+		"MostNotReady": {
+			reason: "fewer than half are ready: readiness is ignored",
+			parts:  [][]any{speaking("n1"), speaking("n2", unready), speaking("n3", unready)}, want: []string{"n1", "n2", "n3"},
+		},
+		"NoCandidateUnready": {
+			reason: "nodes that are no candidates do not count among the unready",
+			parts:  [][]any{speaking("n1"), speaking("n2", unready), {lbtest.Node("n3", unready), lbtest.Node("n4", unready)}}, want: []string{"n1"},
+		},
+		"JustNotReady": {
+			reason: "it has not stood for 10 s",
+			parts:  [][]any{speaking("n1"), speaking("n2", readiness(false, 9*time.Second))}, want: either,
+		},
+		"StoodNotReady": {
+			reason: "it has",
+			parts:  [][]any{speaking("n1"), speaking("n2", readiness(false, 10*time.Second))}, want: []string{"n1"},
+		},
+		"JustReadyAgain": {
+			reason: "trouble that ends within 10 s moves nothing: neither when it begins nor when it ends",
+			parts:  [][]any{speaking("n1"), speaking("n2", readiness(true, time.Second))}, want: either,
+		},
+		"Preferred":   {reason: "weights add up", parts: [][]any{speaking("n1", nodeLabels("rack=b")), speaking("n2", rackA), {racks}}, want: []string{"n2"}},
+		"ReadyFirst":  {reason: "readiness before weight", parts: [][]any{speaking("n1"), speaking("n2", rackA, unready), {racks}}, want: []string{"n1"}},
+		"SubnetFirst": {reason: "the subnet before weight", parts: [][]any{speaking("n1"), speaking("n2", rackA, elsewhere), {racks}}, want: []string{"n1"}},
+		"FreshFirst":  {reason: "freshness before readiness", parts: [][]any{speaking("n1", unready), speaking("n2", stale)}, want: []string{"n1"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parts := c.parts
+			parts := slices.Concat(c.parts...)
 			for i := range 20 {
-				service := lbtest.Service(fmt.Sprint("shop/s", i), []string{fmt.Sprint("192.0.2.", i)}, lbtest.Ready("n1"))
-				parts = append(parts, service)
+				parts = append(parts, lbtest.Service(fmt.Sprint("shop/s", i), []string{fmt.Sprint("192.0.2.", i)}, lbtest.Ready("n1")))
 			}
 			owns := map[string]int{}
 			for _, owner := range owners(lbtest.Snapshot(parts...)) {
@@ -69,6 +82,25 @@ func TestTiers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// speaking is a node with a live speaker, both as the edits make them.
+func speaking(name string, edits ...any) []any {
+	node, member := lbtest.Node(name), lbtest.Member(name)
+	for _, edit := range edits {
+		switch edit := edit.(type) {
+		case func(*cluster.Node):
+			edit(node)
+		case func(*cluster.Member):
+			edit(member)
+		}
+	}
+	return []any{node, member}
+}
+
+// readiness makes a node ready, or not, since then.
+func readiness(ready bool, since time.Duration) func(*cluster.Node) {
+	return func(node *cluster.Node) { node.Ready, node.ReadySince = ready, lbtest.Now().Add(-since) }
 }
 
 // TestReadinessIsOfTheCandidates: half of the candidates are ready, so readiness counts, although of all nodes, which for

@@ -70,14 +70,14 @@ func (w *world) counted(address string) []*worldService {
 }
 
 // isFor is true if the advertisement is for the Service's pool and the Service.
-func (a worldAdvert) isFor(s *worldService) bool {
+func (a *worldAdvert) isFor(s *worldService) bool {
 	return (len(a.pools) == 0 || slices.Contains(a.pools, s.pool)) && (a.app == "" || a.app == s.app)
 }
 
 // usable is P7: any endpoint that is ready, or serves. For a Local Service those on dead nodes do not count.
 func (w *world) usable(service *worldService) bool {
 	for _, endpoint := range service.endpoints {
-		if endpoint.state != "dead" && !(service.local && w.isDead(endpoint.node)) {
+		if endpoint.state != "dead" && (!service.local || !w.isDead(endpoint.node)) {
 			return true
 		}
 	}
@@ -196,9 +196,8 @@ func (w *world) countsAsReady(node string) bool {
 func (w *world) weight(node string, counted []*worldService) int {
 	n, sum := w.node(node), 0
 	for _, advert := range w.adverts {
-		counts := slices.ContainsFunc(counted, func(s *worldService) bool { return advert.isFor(s) })
-		if counts && (advert.rack == "" || advert.rack == n.rack) && advert.prefer == n.rack {
-			sum += advert.weight + advert.evenMore
+		if slices.ContainsFunc(counted, advert.isFor) && (advert.rack == "" || advert.rack == n.rack) && advert.prefer == n.rack {
+			sum += int(advert.weight + advert.evenMore)
 		}
 	}
 	return sum

@@ -56,7 +56,7 @@ type worldAdvert struct {
 	app, rack        string // "" for every
 	links            []string
 	prefer           string // a rack
-	weight, evenMore int    // of that rack, by two selectors
+	weight, evenMore int32  // of that rack, by two selectors
 }
 
 // The worlds' addresses, racks and links. Of the links eth2 has no IPv4 address; no link is in the subnet of the last address.
@@ -131,7 +131,7 @@ func drawAdvert(t *rapid.T, name string) worldAdvert {
 		app: rapid.SampledFrom([]string{"", "", "x", "y"}).Draw(t, "app"), rack: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "rack"),
 		links:  rapid.SampledFrom([][]string{nil, nil, {"eth0"}, {"eth1", "eth2"}, {"eth2"}}).Draw(t, "links"),
 		prefer: rapid.SampledFrom(racks()).Draw(t, "prefer"),
-		weight: rapid.SampledFrom([]int{0, 0, 5, 10}).Draw(t, "weight"), evenMore: rapid.SampledFrom([]int{0, 5}).Draw(t, "even more"),
+		weight: rapid.SampledFrom([]int32{0, 0, 5, 10}).Draw(t, "weight"), evenMore: rapid.SampledFrom([]int32{0, 5}).Draw(t, "even more"),
 	}
 }
 
@@ -247,10 +247,10 @@ func (a *worldAdvert) write() *v1beta1.L2Advertisement {
 		if a.rack != "" {
 			spec.NodeSelectors = []metav1.LabelSelector{lbtest.LabelSelector("rack=" + a.rack)}
 		}
-		for _, weight := range []int{a.weight, a.evenMore} {
+		for _, weight := range []int32{a.weight, a.evenMore} {
 			if weight > 0 {
 				spec.PreferredNodeSelectors = append(spec.PreferredNodeSelectors, v1beta1.PreferredNodeSelector{
-					Weight: int32(weight), Preference: lbtest.LabelSelector("rack=" + a.prefer),
+					Weight: weight, Preference: lbtest.LabelSelector("rack=" + a.prefer),
 				})
 			}
 		}

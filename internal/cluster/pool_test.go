@@ -36,15 +36,24 @@ func TestPoolOpen(t *testing.T) {
 		pool   cluster.Pool
 		want   bool // for Service shop/web, app=web, in a namespace with team=shop
 	}{
-		"Everybody":        {reason: "no restriction", want: true},
-		"Named":            {reason: "the namespace by name", pool: cluster.Pool{Namespaces: []string{"blog", "shop"}}, want: true},
-		"OtherName":        {reason: "another namespace", pool: cluster.Pool{Namespaces: []string{"blog"}}},
-		"ByLabel":          {reason: "the namespace by label", pool: cluster.Pool{Namespaces: []string{"blog"}, NamespaceSelectors: []cluster.Selector{lbtest.Selector("team=shop")}}, want: true},
-		"OtherLabel":       {reason: "another label", pool: cluster.Pool{NamespaceSelectors: []cluster.Selector{lbtest.Selector("team=blog")}}},
-		"Service":          {reason: "the Service by label", pool: cluster.Pool{ServiceSelectors: []cluster.Selector{lbtest.Selector("app=web")}}, want: true},
-		"OtherService":     {reason: "another Service", pool: cluster.Pool{ServiceSelectors: []cluster.Selector{lbtest.Selector("app=blog")}}},
-		"NamespaceAndNot":  {reason: "both must match", pool: cluster.Pool{Namespaces: []string{"shop"}, ServiceSelectors: []cluster.Selector{lbtest.Selector("app=blog")}}},
-		"NamespaceAndThis": {reason: "both do", pool: cluster.Pool{Namespaces: []string{"shop"}, ServiceSelectors: []cluster.Selector{lbtest.Selector("app=web")}}, want: true},
+		"Everybody": {reason: "no restriction", want: true},
+		"Named":     {reason: "the namespace by name", pool: cluster.Pool{Namespaces: []string{"blog", "shop"}}, want: true},
+		"OtherName": {reason: "another namespace", pool: cluster.Pool{Namespaces: []string{"blog"}}},
+		"ByLabel": {
+			reason: "the namespace by label",
+			pool:   cluster.Pool{Namespaces: []string{"blog"}, NamespaceSelectors: []cluster.Selector{lbtest.Selector("team=shop")}}, want: true,
+		},
+		"OtherLabel":   {reason: "another label", pool: cluster.Pool{NamespaceSelectors: []cluster.Selector{lbtest.Selector("team=blog")}}},
+		"Service":      {reason: "the Service by label", pool: cluster.Pool{ServiceSelectors: []cluster.Selector{lbtest.Selector("app=web")}}, want: true},
+		"OtherService": {reason: "another Service", pool: cluster.Pool{ServiceSelectors: []cluster.Selector{lbtest.Selector("app=blog")}}},
+		"NamespaceAndNot": {
+			reason: "both must match",
+			pool:   cluster.Pool{Namespaces: []string{"shop"}, ServiceSelectors: []cluster.Selector{lbtest.Selector("app=blog")}},
+		},
+		"NamespaceAndThis": {
+			reason: "both do",
+			pool:   cluster.Pool{Namespaces: []string{"shop"}, ServiceSelectors: []cluster.Selector{lbtest.Selector("app=web")}}, want: true,
+		},
 	}
 	service := lbtest.Service("shop/web", nil, lbtest.Labelled("app=web"))
 	for name, c := range cases {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -48,10 +49,8 @@ func (a *Advertisement) MatchesService(service *Service, poolName string, pool *
 	if len(a.Pools)+len(a.PoolSelectors) == 0 {
 		return true
 	}
-	for _, name := range a.Pools {
-		if name == poolName {
-			return true
-		}
+	if slices.Contains(a.Pools, poolName) {
+		return true
 	}
 	return pool != nil && AnyMatches(a.PoolSelectors, pool.Labels)
 }

@@ -19,15 +19,24 @@ func TestMatchesService(t *testing.T) {
 		pool          *cluster.Pool
 		want          bool // for a Service with app=web and an address of the pool public
 	}{
-		"All":         {reason: "no selector at all", pool: pool, want: true},
-		"AllWithout":  {reason: "nor a pool", want: true},
-		"Named":       {reason: "the pool by name", advertisement: cluster.Advertisement{Pools: []string{"dmz", "public"}}, pool: pool, want: true},
-		"NamedGone":   {reason: "its name stays", advertisement: cluster.Advertisement{Pools: []string{"public"}}, want: true},
-		"Other":       {reason: "another pool", advertisement: cluster.Advertisement{Pools: []string{"dmz"}}, pool: pool},
-		"ByLabel":     {reason: "the pool by label", advertisement: cluster.Advertisement{Pools: []string{"dmz"}, PoolSelectors: selector}, pool: pool, want: true},
+		"All":        {reason: "no selector at all", pool: pool, want: true},
+		"AllWithout": {reason: "nor a pool", want: true},
+		"Named":      {reason: "the pool by name", advertisement: cluster.Advertisement{Pools: []string{"dmz", "public"}}, pool: pool, want: true},
+		"NamedGone":  {reason: "its name stays", advertisement: cluster.Advertisement{Pools: []string{"public"}}, want: true},
+		"Other":      {reason: "another pool", advertisement: cluster.Advertisement{Pools: []string{"dmz"}}, pool: pool},
+		"ByLabel": {
+			reason:        "the pool by label",
+			advertisement: cluster.Advertisement{Pools: []string{"dmz"}, PoolSelectors: selector}, pool: pool, want: true,
+		},
 		"ByLabelGone": {reason: "its labels do not stay", advertisement: cluster.Advertisement{PoolSelectors: selector}},
-		"Service":     {reason: "the Service by label", advertisement: cluster.Advertisement{ServiceSelectors: []cluster.Selector{lbtest.Selector("app=web")}}, pool: pool, want: true},
-		"NotService":  {reason: "both must match", advertisement: cluster.Advertisement{Pools: []string{"public"}, ServiceSelectors: []cluster.Selector{lbtest.Selector("app=blog")}}, pool: pool},
+		"Service": {
+			reason:        "the Service by label",
+			advertisement: cluster.Advertisement{ServiceSelectors: []cluster.Selector{lbtest.Selector("app=web")}}, pool: pool, want: true,
+		},
+		"NotService": {
+			reason:        "both must match",
+			advertisement: cluster.Advertisement{Pools: []string{"public"}, ServiceSelectors: []cluster.Selector{lbtest.Selector("app=blog")}}, pool: pool,
+		},
 	}
 	service := lbtest.Service("shop/web", []string{"192.0.2.10"}, lbtest.Labelled("app=web"))
 	for name, c := range cases {

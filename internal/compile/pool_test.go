@@ -197,8 +197,9 @@ func TestPool(t *testing.T) {
 			want: cluster.Pool{AutoAssign: true},
 		},
 		"EmptyAllocation": {
-			reason: "an empty serviceAllocation is the same as none (fault F26)", spec: v1beta1.IPAddressPoolSpec{ServiceAllocation: &v1beta1.ServiceAllocation{}},
-			want: cluster.Pool{AutoAssign: true},
+			reason: "an empty serviceAllocation is the same as none (fault F26)",
+			spec:   v1beta1.IPAddressPoolSpec{ServiceAllocation: &v1beta1.ServiceAllocation{}},
+			want:   cluster.Pool{AutoAssign: true},
 		},
 		"Everything": {
 			reason: "all fields",

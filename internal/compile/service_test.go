@@ -150,9 +150,12 @@ func TestRequest(t *testing.T) {
 		"Prefix":       {reason: "a prefix is no address", field: "192.0.2.0/24", problem: `spec.loadBalancerIP: "192.0.2.0/24" is not`},
 		"Zone":         {reason: "an address of one link cannot be announced", addresses: "fe80::1%eth0", problem: "is not an IP address"},
 		"EmptyPart":    {reason: "a comma too many", addresses: "192.0.2.10,", problem: `"" is not an IP address`},
-		"NotAPool":     {reason: "no object has such a name", pool: "the public one", problem: `annotation berth.dev/pool: "the public one" is not the name of a pool`},
-		"Endless":      {reason: "a message must fit into a condition", addresses: strings.Repeat("9", 1<<18), problem: strings.Repeat("9", 100) + "..."},
-		"EndlessPool":  {reason: "a message must fit into a condition", pool: strings.Repeat("p", 1<<18), problem: strings.Repeat("p", 100) + "..."},
+		"NotAPool": {
+			reason: "no object has such a name",
+			pool:   "the public one", problem: `annotation berth.dev/pool: "the public one" is not the name of a pool`,
+		},
+		"Endless":     {reason: "a message must fit into a condition", addresses: strings.Repeat("9", 1<<18), problem: strings.Repeat("9", 100) + "..."},
+		"EndlessPool": {reason: "a message must fit into a condition", pool: strings.Repeat("p", 1<<18), problem: strings.Repeat("p", 100) + "..."},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -218,8 +221,9 @@ func TestRecord(t *testing.T) {
 			},
 		},
 		"Announced": {
-			reason: "a Service that was announced is not probed again", conditions: []metav1.Condition{{Type: v1beta1.ConditionAnnounced, Status: metav1.ConditionTrue}},
-			want: cluster.Record{Announced: true},
+			reason:     "a Service that was announced is not probed again",
+			conditions: []metav1.Condition{{Type: v1beta1.ConditionAnnounced, Status: metav1.ConditionTrue}},
+			want:       cluster.Record{Announced: true},
 		},
 		"Garbage": {
 			reason: "what is no address is dropped", ingress: []string{"300.1.1.1", "", "192.0.2.10", "192.0.2.10", "fe80::1%eth0"},

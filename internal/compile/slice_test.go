@@ -22,14 +22,26 @@ func TestEndpointConditions(t *testing.T) {
 		conditions discoveryv1.EndpointConditions
 		want       cluster.NodeEndpoints
 	}{
-		"Ready":              {reason: "says so", conditions: discoveryv1.EndpointConditions{Ready: &yes}, want: cluster.NodeEndpoints{Ready: 1}},
-		"Silent":             {reason: "ready nil counts as ready", want: cluster.NodeEndpoints{Ready: 1}},
-		"NotReady":           {reason: "says no", conditions: discoveryv1.EndpointConditions{Ready: &no}},
-		"NotReadyServing":    {reason: "only who terminates is used for serving", conditions: discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &no}},
-		"Terminating":        {reason: "still serves", conditions: discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, want: cluster.NodeEndpoints{Serving: 1}},
-		"TerminatingSilent":  {reason: "serving nil counts as serving", conditions: discoveryv1.EndpointConditions{Ready: &no, Terminating: &yes}, want: cluster.NodeEndpoints{Serving: 1}},
+		"Ready":    {reason: "says so", conditions: discoveryv1.EndpointConditions{Ready: &yes}, want: cluster.NodeEndpoints{Ready: 1}},
+		"Silent":   {reason: "ready nil counts as ready", want: cluster.NodeEndpoints{Ready: 1}},
+		"NotReady": {reason: "says no", conditions: discoveryv1.EndpointConditions{Ready: &no}},
+		"NotReadyServing": {
+			reason:     "only who terminates is used for serving",
+			conditions: discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &no},
+		},
+		"Terminating": {
+			reason:     "still serves",
+			conditions: discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, want: cluster.NodeEndpoints{Serving: 1},
+		},
+		"TerminatingSilent": {
+			reason:     "serving nil counts as serving",
+			conditions: discoveryv1.EndpointConditions{Ready: &no, Terminating: &yes}, want: cluster.NodeEndpoints{Serving: 1},
+		},
 		"TerminatingStopped": {reason: "serves no more", conditions: discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}},
-		"PublishNotReady":    {reason: "ready although it terminates, as publishNotReadyAddresses makes it", conditions: discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, want: cluster.NodeEndpoints{Ready: 1}},
+		"PublishNotReady": {
+			reason:     "ready although it terminates, as publishNotReadyAddresses makes it",
+			conditions: discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, want: cluster.NodeEndpoints{Ready: 1},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -121,20 +133,7 @@ func TestF89ManyEndpoints(t *testing.T) {
 		for i := range slices {
 			var endpoints []discoveryv1.Endpoint
 			for range each {
-				node := rapid.SampledFrom([]string{"", "n1", "n2", "n3", "n4"}).Draw(t, "node")
-				if counted[node] == nil {
-					counted[node] = &cluster.NodeEndpoints{Node: node}
-				}
-				switch rapid.IntRange(0, 2).Draw(t, "state") {
-				case 0:
-					endpoints = append(endpoints, lbtest.Endpoint(node, true))
-					counted[node].Ready++
-				case 1:
-					endpoints = append(endpoints, lbtest.Terminating(node))
-					counted[node].Serving++
-				default:
-					endpoints = append(endpoints, lbtest.Endpoint(node, false))
-				}
+				endpoints = append(endpoints, drawCounted(t, counted))
 			}
 			objects = append(objects, lbtest.SliceObject(fmt.Sprint("web-", i), "shop/web", endpoints...))
 		}
@@ -148,4 +147,22 @@ func TestF89ManyEndpoints(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// drawCounted draws an endpoint and counts it.
+func drawCounted(t *rapid.T, counted map[string]*cluster.NodeEndpoints) discoveryv1.Endpoint {
+	node := rapid.SampledFrom([]string{"", "n1", "n2", "n3", "n4"}).Draw(t, "node")
+	if counted[node] == nil {
+		counted[node] = &cluster.NodeEndpoints{Node: node}
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "state") {
+	case 0:
+		counted[node].Ready++
+		return lbtest.Endpoint(node, true)
+	case 1:
+		counted[node].Serving++
+		return lbtest.Terminating(node)
+	default:
+		return lbtest.Endpoint(node, false)
+	}
 }

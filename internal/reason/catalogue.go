@@ -64,7 +64,8 @@ const (
 func Catalogue() []Entry {
 	return []Entry{
 		{InUse, Normal, "The object is used as written."},
-		{InvalidRange, Warning, "An entry of the pool cannot be used, for example an IPv6 range that ends before it starts. The pool is not used until it is mended; addresses already given stay."},
+		{InvalidRange, Warning, "An entry of the pool cannot be used, for example an IPv6 range that ends before it starts. The pool is not " +
+			"used until it is mended; addresses already given stay."},
 		{InvalidSelector, Warning, "A label selector cannot be read. The object is not used until it is mended."},
 		{Overlaps, Warning, "Part of the pool lies in an older pool, which keeps it. The rest of the pool is used."},
 		{PoolNotFound, Warning, "The advertisement names a pool that does not exist. The other pools it names are announced."},
@@ -99,7 +100,8 @@ func Catalogue() []Entry {
 		{SpeakerDown, Warning, "The node's speaker is not alive."},
 		{ProxyNotReady, Waiting, "kube-proxy has not served on the node since it booted."},
 		{NoLink, Warning, "The node has no link that is up and allowed to carry the address."},
-		{OffSubnet, Warning, "The node that answers has no link in the address's subnet that it may use: hosts there are not reached, only a route leads to the address."},
+		{OffSubnet, Warning, "The node that answers has no link in the address's subnet that it may use: hosts there are not reached, only " +
+			"a route leads to the address."},
 		{LowerTier, Normal, "A better placed node answers."},
 		{LowerHash, Normal, "Another node's hash for the address is higher: that is how addresses are spread."},
 		{AddressOfCluster, Warning, "The address belongs to a node or to the cluster itself and is never announced."},

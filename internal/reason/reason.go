@@ -37,7 +37,7 @@ func New(word Word, format string, args ...any) *Reason {
 }
 
 // String is "Word: message".
-func (r Reason) String() string { return string(r.Word) + ": " + r.Message }
+func (r *Reason) String() string { return string(r.Word) + ": " + r.Message }
 
 // Equal is true if both are absent, or of the same word and message.
 func (r *Reason) Equal(other *Reason) bool {
