@@ -188,19 +188,14 @@ func sameSelf(a, b *cluster.Service) bool {
 	return a.UID == b.UID && slices.Equal(a.ClusterAddresses, b.ClusterAddresses)
 }
 
-// rewait replaces what the Service waits for. What it waited for and can be had now, it has passed over or not
-// needed: the next in line may have it.
+// rewait replaces what the Service waits for. What it waited for and can be had now, it has not needed: the next in line
+// may have it.
 func (l *Ledger) rewait(e *entry, decision Decision, wakes woken) {
 	before := e.last.waits
 	l.waiting.remove(e.service, before)
 	l.waiting.add(e.service, decision.waits)
 	for _, key := range before {
-		if !l.available(key) {
-			continue
-		}
-		if slices.Contains(decision.waits, key) {
-			wakes.add(l.waiting.next(key, e.service))
-		} else {
+		if l.available(key) {
 			wakes.add(l.waiting.first(key))
 		}
 	}

@@ -27,6 +27,7 @@ func TestRandomHistories(t *testing.T) {
 		w.editPools()
 		t.Repeat(map[string]func(*rapid.T){
 			"create":      func(*rapid.T) { w.create() },
+			"create more": func(*rapid.T) { w.create() },
 			"change":      func(*rapid.T) { w.change() },
 			"delete":      func(*rapid.T) { w.remove() },
 			"make anew":   func(*rapid.T) { w.makeAnew() },
@@ -39,6 +40,7 @@ func TestRandomHistories(t *testing.T) {
 			"land":        func(*rapid.T) { w.land() },
 			"restart":     func(*rapid.T) { w.restart() },
 			"settle down": func(*rapid.T) { w.settleDown() },
+			"calm":        func(*rapid.T) { w.settleDown() },
 			"":            func(*rapid.T) { w.check() },
 		})
 		w.settleDown()
@@ -147,17 +149,17 @@ func (w *world) drawWish(s *cluster.Service) {
 	if s.Families = both; s.FamilyPolicy == cluster.SingleStack {
 		s.Families = rapid.SampledFrom([][]cluster.Family{four, four, six}).Draw(w.t, "families")
 	}
-	s.Request, s.RequestPool = nil, rapid.SampledFrom([]string{"", "", "", "p1", "p2", "none"}).Draw(w.t, "pool wish")
-	if rapid.IntRange(0, 3).Draw(w.t, "asks") == 0 {
+	s.Request, s.RequestPool = nil, rapid.SampledFrom([]string{"", "", "", "", "", "", "p1", "p2", "none"}).Draw(w.t, "pool wish")
+	if rapid.IntRange(0, 4).Draw(w.t, "asks") == 0 {
 		s.Request = append(s.Request, drawAddress(w.t, 4))
 	}
 	if rapid.IntRange(0, 7).Draw(w.t, "asks for IPv6") == 0 {
 		s.Request = append(s.Request, drawAddress(w.t, 6))
 	}
 	s.Labels = map[string]string{"tier": rapid.SampledFrom([]string{"gold", "tin"}).Draw(w.t, "tier")}
-	s.Ours = rapid.IntRange(0, 9).Draw(w.t, "ours") > 0
+	s.Ours = rapid.IntRange(0, 9).Draw(w.t, "ours") < 9
 	s.ClusterAddresses = nil
-	if rapid.IntRange(0, 4).Draw(w.t, "external IP") == 0 {
+	if rapid.IntRange(0, 6).Draw(w.t, "external IP") == 0 {
 		s.ClusterAddresses = append(s.ClusterAddresses, drawAddress(w.t, 4))
 	}
 }
@@ -262,7 +264,7 @@ func (w *world) setCluster() {
 func (w *world) editPools() {
 	var pools []*cluster.Pool
 	for i, name := range []string{"p1", "p2", "p3"} {
-		if rapid.IntRange(0, 4).Draw(w.t, "has "+name) == 0 {
+		if rapid.IntRange(0, 4).Draw(w.t, "has "+name) == 4 {
 			continue
 		}
 		p := &cluster.Pool{Name: name, UID: name, Created: epoch().Add(time.Duration(7*i%3) * time.Second)}
@@ -270,9 +272,10 @@ func (w *world) editPools() {
 		p.AvoidBuggyIPs = rapid.Bool().Draw(w.t, "avoid buggy")
 		var set netipx.IPSetBuilder
 		for _, family := range []int{4, 6} {
-			first, last := drawAddress(w.t, family), drawAddress(w.t, family)
-			if last.Less(first) {
-				first, last = last, first
+			first := drawAddress(w.t, family)
+			last := first
+			for range rapid.IntRange(0, 2).Draw(w.t, "more addresses") { // few, so that they run out
+				last = last.Next()
 			}
 			set.AddRange(netipx.IPRangeFrom(first, last))
 			set.Remove(drawAddress(w.t, family))
@@ -282,13 +285,13 @@ func (w *world) editPools() {
 			w.t.Fatal(err)
 		}
 		p.Ranges = united.Ranges()
-		if rapid.IntRange(0, 3).Draw(w.t, "restricted") == 0 {
+		if rapid.IntRange(0, 3).Draw(w.t, "restricted") == 3 {
 			p.NamespaceSelectors = []cluster.Selector{{{Key: "team", Operator: cluster.Exists}}}
 		}
-		if rapid.IntRange(0, 3).Draw(w.t, "for gold") == 0 {
+		if rapid.IntRange(0, 3).Draw(w.t, "for gold") == 3 {
 			p.ServiceSelectors = []cluster.Selector{{{Key: "tier", Operator: cluster.In, Values: []string{"gold"}}}}
 		}
-		if rapid.IntRange(0, 9).Draw(w.t, "broken") == 0 {
+		if rapid.IntRange(0, 9).Draw(w.t, "broken") == 9 {
 			p.Problem, p.Ranges = reason.New(reason.InvalidRange, "broken"), nil
 		}
 		if priority := int32(rapid.IntRange(0, 3).Draw(w.t, "priority")); priority > 0 {

@@ -69,21 +69,6 @@ func (w waiting) all(key waitKey, wakes woken) {
 	})
 }
 
-// next is the oldest Service younger than the given one that waits for the key; nil if none does.
-func (w waiting) next(key waitKey, after *cluster.Service) *cluster.Service {
-	if w[key] == nil {
-		return nil
-	}
-	var found *cluster.Service
-	w[key].AscendGreaterOrEqual(after, func(service *cluster.Service) bool {
-		if older(after, service) < 0 {
-			found = service
-		}
-		return found == nil
-	})
-	return found
-}
-
 // clone is a copy that can be changed.
 func (w waiting) clone() waiting {
 	copied := make(waiting, len(w))
