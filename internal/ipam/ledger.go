@@ -108,10 +108,16 @@ func (l *Ledger) SetCluster(picture Cluster) {
 
 // Adopt takes in all Services as their statuses are, before the first decision: what a status holds is held, in
 // whatever order the Services come (rules A12, P18). Where two hold one address, it is the one's that got it first,
-// then the older's, then the first's by name; the other moves when it is decided about.
+// then the older's, then the first's by name; the other moves when it is decided about. Addresses that are not from
+// Berth come after all that are.
 func (l *Ledger) Adopt(services []*cluster.Service) {
+	foreign := map[*cluster.Service]bool{}
+	for _, service := range services {
+		foreign[service] = l.isForeign(service)
+	}
 	byClaim := slices.SortedFunc(slices.Values(services), func(a, b *cluster.Service) int {
 		return cmp.Or(
+			falseFirst(foreign[a], foreign[b]),
 			falseFirst(a.Recorded.Since.IsZero(), b.Recorded.Since.IsZero()),
 			a.Recorded.Since.Compare(b.Recorded.Since),
 			older(a, b),

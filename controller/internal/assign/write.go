@@ -189,9 +189,8 @@ func (a *Assigner) sendAllocation(ctx context.Context, j job) kube.Result {
 		KeepList:  j.decision.Verdict == ipam.Foreign,
 		Allocated: kube.Condition{True: j.decision.Complete, Reason: j.decision.Reason},
 	}
-	if stays(j) {
-		stored := allocatedCondition(j.object)
-		allocation.Allocated.Reason = reason.Reason{Word: reason.MovedDuplicate, Message: stored.Message}
+	if stored := storedReason(j); stays(j, stored) {
+		allocation.Allocated.Reason = stored
 	}
 	if j.decision.Verdict == ipam.Foreign {
 		allocation.Addresses = nil
@@ -212,10 +211,20 @@ func (a *Assigner) sendAllocation(ctx context.Context, j job) kube.Result {
 	return a.Writer.SetAllocation(ctx, j.object, allocation, true)
 }
 
-// stays is true if the Service was moved because of a duplicate and nothing has changed since: a later start does not
-// know of the duplicate any more, and that is no reason to write (rule P6).
-func stays(j job) bool {
+// storedReason is the reason in the Service's condition; the zero value if it has none.
+func storedReason(j job) reason.Reason {
 	stored := allocatedCondition(j.object)
-	return stored != nil && stored.Reason == string(reason.MovedDuplicate) && j.decision.Reason.Word == reason.Allocated &&
-		kube.Holds(j.object, j.decision.Addresses)
+	if stored == nil {
+		return reason.Reason{}
+	}
+	return reason.Reason{Word: reason.Word(stored.Reason), Message: stored.Message}
+}
+
+// stays is true if the stored reason may stay although the decision gives another (rule P6): it is just as true, or it
+// tells of a move because of a duplicate, of which a later start does not know any more.
+func stays(j job, stored reason.Reason) bool {
+	if j.decision.Says(stored) {
+		return true
+	}
+	return stored.Word == reason.MovedDuplicate && j.decision.Reason.Word == reason.Allocated && kube.Holds(j.object, j.decision.Addresses)
 }
