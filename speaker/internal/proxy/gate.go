@@ -103,18 +103,23 @@ func (g *Gate) Run(ctx context.Context, wake func()) error {
 			asking.Go(func() { heard <- g.ask(ctx, g.waiting()) })
 		}
 	}
-	ticker := time.NewTicker(askEvery)
+	ticker, ticks := time.NewTicker(askEvery), true
 	defer ticker.Stop()
 	for {
-		if len(g.waiting()) == 0 {
+		if ticks && len(g.waiting()) == 0 {
 			ticker.Stop()
+			ticks = false
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-g.kick:
-			ticker.Reset(askEvery)
-			begin()
+			// While it ticks it is left alone: items that come faster than it ticks would hold it back for ever.
+			if !ticks {
+				ticker.Reset(askEvery)
+				ticks = true
+				begin()
+			}
 		case <-ticker.C:
 			begin()
 			if g.openLate(time.Now()) {
