@@ -77,7 +77,7 @@ test-more: doctor-test-more ## what takes longer or needs more packages: the rac
 unit: doctor-build $(testsum) ## unit tests alone
 	@$(steps) \
 		'unit|900|$(testsum) go test -json -timeout 5m ./...' \
-		'unit, of the lab|600|cd e2e && $(testsum) go test -json -timeout 5m ./lab/... ./scene/... ./cmd/...' \
+		'unit, of the lab|600|cd e2e && $(testsum) go test -json -timeout 5m $$(go list ./... | grep -v /e2e$$)' \
 		'unit, of the tools|60|cd hack/tools && $(testsum) go test -json ./testsum'
 
 .PHONY: e2e
@@ -85,7 +85,7 @@ e2e: doctor-test $(testsum) ## scenes alone; SCENE=name for one, COUNT=n to repe
 	@cd e2e && SCENE='$(SCENE)' COUNT='$(COUNT)' $(testsum) -v go test -json -count=1 -timeout 60m .
 
 .PHONY: bench
-bench: doctor-build ## what the budgets speak of; BENCH=name for one
+bench: doctor-demo $(lab) ## measure what has a budget; BENCH=ipam, plan or failover-node for one
 	@hack/bench $(BENCH)
 
 .PHONY: build
@@ -109,9 +109,9 @@ check: doctor-build ## what needs no run: format, vet, lint, generated files, mo
 
 .PHONY: lint
 lint: doctor-build
-	@$(tool) golangci-lint run ./...
-	@cd e2e && $(tool) golangci-lint run ./...
-	@cd hack/tools && $(tool) golangci-lint run ./...
+	@$(tool) golangci-lint run --allow-parallel-runners ./...
+	@cd e2e && $(tool) golangci-lint run --allow-parallel-runners ./...
+	@cd hack/tools && $(tool) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: generate
 generate: doctor-build ## write the generated files anew
