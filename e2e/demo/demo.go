@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -50,11 +52,24 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	if err != nil {
-		if failed := d.lab.CopyLogs(options.Failed); failed == nil {
-			d.out.printf("    The logs of all programs are in %s\n", options.Failed)
-		}
+		err = errors.Join(err, d.keep(ctx))
 	}
 	return errors.Join(err, d.lab.Close())
+}
+
+// keep saves what tells why a step was not seen to work: the logs of all programs, and the objects as they are now.
+func (d *demo) keep(ctx context.Context) error {
+	dir := d.options.Failed
+	if err := d.lab.CopyLogs(dir); err != nil {
+		return err
+	}
+	const kinds = "nodes,services,endpointslices,pods,events,ipaddresspools,l2advertisements,speakers"
+	objects, err := d.kubectl(ctx, nil, "get", kinds, "--all-namespaces", "-o", "yaml")
+	if err != nil {
+		objects = err.Error() // the logs may still tell
+	}
+	d.out.printf("    The logs of all programs, and objects.yaml, are in %s\n", dir)
+	return os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(objects), 0o600)
 }
 
 func (d *demo) run(ctx context.Context) error { return present(ctx, d.out, intro, d.steps()) }

@@ -94,7 +94,7 @@ func (d *demo) cutOwner(ctx context.Context) (string, error) {
 	}
 	meter := gap.Start(ctx, d.lab.Client().Space(), netip.AddrPortFrom(d.address, port))
 	defer meter.Stop()
-	if err := until(ctx, func(context.Context) error { return steady(meter.Record()) }); err != nil {
+	if err := until(ctx, func(context.Context) error { return meter.Record().Steady() }); err != nil {
 		return "", err
 	}
 	cause := time.Now()
@@ -125,20 +125,6 @@ func sentence(g gap.Gap) string {
 		text += fmt.Sprintf("; %d failed after that", g.Relapses)
 	}
 	return text + ". "
-}
-
-// steady tells whether the client's connections succeed before anything is done to them.
-func steady(record gap.Record) error {
-	const enough = 25
-	if len(record) < enough {
-		return fmt.Errorf("the client has opened %d connections", len(record))
-	}
-	for _, attempt := range record[len(record)-enough:] {
-		if attempt.Err != nil {
-			return fmt.Errorf("a connection failed before the cable was pulled: %w", attempt.Err)
-		}
-	}
-	return nil
 }
 
 // seeSuccessor looks who answers now, in ARP and in HTTP.

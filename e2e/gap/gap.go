@@ -3,6 +3,7 @@ package gap
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -65,6 +66,42 @@ func (r Record) After(cause time.Time) Gap {
 		}
 	}
 	return g
+}
+
+// First answers the attempt that was the first to succeed.
+func (r Record) First() (first Attempt, ok bool) {
+	for _, a := range r {
+		if a.Err == nil && (!ok || a.End.Before(first.End)) {
+			first, ok = a, true
+		}
+	}
+	return first, ok
+}
+
+// enough is how many attempts in a row must have succeeded before something is done to an address.
+const enough = 25
+
+// Steady answers an error unless the last attempts, half a second of them, all succeeded.
+func (r Record) Steady() error {
+	if len(r) < enough {
+		return fmt.Errorf("the client has opened %d connections", len(r))
+	}
+	for _, attempt := range r[len(r)-enough:] {
+		if attempt.Err != nil {
+			return fmt.Errorf("a connection failed before anything was done: %w", attempt.Err)
+		}
+	}
+	return nil
+}
+
+// Rate is the part of the attempts that were due from the first to the last which were made: less than 1 where the
+// machine was too busy. A record of less than two has none, and answers 0.
+func (r Record) Rate() float64 {
+	if len(r) < 2 {
+		return 0
+	}
+	due := r[len(r)-1].Begin.Sub(r[0].Begin)/every + 1
+	return float64(len(r)) / float64(due)
 }
 
 // Meter tries to open a connection fifty times a second, whether or not earlier attempts have ended. Its methods may

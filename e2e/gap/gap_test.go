@@ -63,3 +63,54 @@ func TestAfter(t *testing.T) {
 		})
 	}
 }
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	at := func(ms ...int) (r gap.Record) {
+		for _, m := range ms {
+			r = append(r, gap.Attempt{Begin: start.Add(time.Duration(m) * time.Millisecond)})
+		}
+		return r
+	}
+	for name, test := range map[string]struct {
+		reason string
+		record gap.Record
+		want   float64
+	}{
+		"Full":   {"one attempt every 20 ms is all that was due", at(0, 20, 40, 60), 1},
+		"Jitter": {"late ones are not missed ones", at(0, 29, 41, 69), 1},
+		"Half":   {"a client that was held up made fewer", at(0, 20, 140), 0.375},
+		"One":    {"a single attempt says nothing about the rate", at(0), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := test.record.Rate(); got != test.want {
+				t.Errorf("%s: rate %v, want %v", test.reason, got, test.want)
+			}
+		})
+	}
+}
+
+func TestSteady(t *testing.T) {
+	t.Parallel()
+	good := make(gap.Record, 25)
+	bad := append(gap.Record{{Err: errors.New("refused")}}, good...)
+	for name, test := range map[string]struct {
+		reason string
+		record gap.Record
+		steady bool
+	}{
+		"Enough": {"half a second without a failure", good, true},
+		"Few":    {"too few attempts show nothing", good[1:], false},
+		"Old":    {"a failure that is long ago does not count", bad, true},
+		"Recent": {"one of the last does", bad[:25], false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := test.record.Steady(); (err == nil) != test.steady {
+				t.Errorf("%s: Steady answers %v", test.reason, err)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@
 //	lab build            build the programs a lab needs (minutes the first time, then nothing)
 //	lab shell [COMMAND]  a cluster, and a shell in it that has kubectl; it ends with the shell
 //	lab demo             what Berth does, shown step by step; exit code 0 if each step was seen to work
+//	lab bench NAME       measures one of the project's budgets and prints the figures
 package main
 
 import (
@@ -20,6 +21,9 @@ import (
 const usage = `usage: lab build
        lab shell [-nodes N] [-proxy nftables|iptables] [-berth] [COMMAND...]
        lab demo
+       lab bench failover-node [-nodes N] [-addresses N] [-trials N] [-cause cut|link]
+       lab bench first-answer [-nodes N] [-trials N]
+       lab bench allocate [-services N]
 `
 
 func main() {
@@ -44,6 +48,8 @@ func run(args []string) (int, error) {
 		return shell(args[1:])
 	case "demo":
 		return showDemo(args[1:])
+	case "bench":
+		return runBench(args[1:])
 	default:
 		return 0, fmt.Errorf("there is no command %s\n%s", args[0], usage)
 	}
