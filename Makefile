@@ -85,7 +85,7 @@ e2e: doctor-test $(testsum) ## scenes alone; SCENE=name for one, COUNT=n to repe
 	@cd e2e && SCENE='$(SCENE)' COUNT='$(COUNT)' $(testsum) -v go test -json -count=1 -timeout 60m .
 
 .PHONY: bench
-bench: doctor-demo $(lab) ## measure what has a budget; BENCH=ipam, plan or failover-node for one
+bench: doctor-demo $(lab) ## measure what has a budget; BENCH=name for one, FULL=1 for the whole numbers
 	@hack/bench $(BENCH)
 
 .PHONY: build
