@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go4.org/netipx"
 
 	"github.com/berthlb/berth/internal/announce"
 	"github.com/berthlb/berth/internal/cluster"
@@ -113,6 +114,50 @@ func TestAnnounced(t *testing.T) {
 			if got != c.want || why.Word != c.word {
 				t.Errorf("%s: %v, %v", c.reason, got, why)
 			}
+		})
+	}
+}
+
+// TestPoolOfAnAddress: an advertisement for a pool is for the addresses recorded as from it, also when the pool is gone
+// (rule A10), and, without a record, for those that the pool contains.
+func TestPoolOfAnAddress(t *testing.T) {
+	t.Parallel()
+	pool := func(name, text string) *cluster.Pool {
+		return &cluster.Pool{Name: name, Labels: lbtest.Labels("zone=" + name), Ranges: []netipx.IPRange{netipx.MustParseIPRange(text)}}
+	}
+	forgotten := func(service *cluster.Service) { service.Recorded.Pools = nil }
+	labelled := func(advertisement *cluster.Advertisement) {
+		advertisement.PoolSelectors = []cluster.Selector{lbtest.Selector("zone=" + lbtest.PoolName)}
+	}
+	named := func(advertisement *cluster.Advertisement) { advertisement.Pools = []string{lbtest.PoolName} }
+	here, elsewhere := pool(lbtest.PoolName, "192.0.2.0-192.0.2.255"), pool("other", "192.0.2.0-192.0.2.255")
+	cases := map[string]struct {
+		reason  string
+		selects func(*cluster.Advertisement)
+		edit    func(*cluster.Service)
+		pools   []any
+		want    bool
+	}{
+		"Named":        {reason: "as recorded", selects: named, edit: lbtest.Local, pools: []any{here}, want: true},
+		"Labelled":     {reason: "as recorded", selects: labelled, edit: lbtest.Local, pools: []any{here}, want: true},
+		"NamedGone":    {reason: "the name stays", selects: named, edit: lbtest.Local, want: true},
+		"LabelledGone": {reason: "the labels do not", selects: labelled, edit: lbtest.Local},
+		"Recorded":     {reason: "what is recorded, not who has the address today", selects: named, edit: lbtest.Local, pools: []any{elsewhere}, want: true},
+		"Forgotten":    {reason: "the pool that contains it", selects: labelled, edit: forgotten, pools: []any{here}, want: true},
+		"OfAnother":    {reason: "the pool that contains it", selects: named, edit: forgotten, pools: []any{elsewhere}},
+		"OfNone":       {reason: "no pool contains it", selects: named, edit: forgotten},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			snapshot := lbtest.Snapshot(lbtest.Nodes("n1"), lbtest.Advertisement("pool", c.selects), c.pools,
+				lbtest.Service("shop/web", []string{"192.0.2.10"}, lbtest.Ready("n1"), c.edit))
+			got := verdict(t, snapshot, "192.0.2.10")
+			if !c.want {
+				checkNobody(t, got, reason.NoAdvertisement)
+				return
+			}
+			checkOwner(t, got, "n1")
 		})
 	}
 }

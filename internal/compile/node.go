@@ -23,7 +23,7 @@ func Node(object *corev1.Node) *cluster.Node {
 	node := &cluster.Node{Name: object.Name, Labels: object.Labels, Leaving: leaving(object)}
 	for i := range object.Status.Addresses {
 		if address, err := netip.ParseAddr(object.Status.Addresses[i].Address); err == nil {
-			node.Addresses = append(node.Addresses, address.Unmap())
+			node.Addresses = append(node.Addresses, address.Unmap().WithZone(""))
 		}
 	}
 	for _, text := range object.Spec.PodCIDRs {

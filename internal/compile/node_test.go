@@ -23,11 +23,11 @@ func TestNode(t *testing.T) {
 		object.Spec.PodCIDRs = []string{"10.244.1.0/24", "no prefix"}
 		object.Status.Addresses = []corev1.NodeAddress{
 			{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
-			{Type: corev1.NodeExternalIP, Address: "::ffff:203.0.113.1"},
+			{Type: corev1.NodeExternalIP, Address: "::ffff:203.0.113.1"}, {Type: corev1.NodeInternalIP, Address: "fe80::1%eth0"},
 		}
 	})
 	want := &cluster.Node{
-		Name: "n1", Labels: map[string]string{"rack": "a"}, Addresses: addresses("192.0.2.1", "203.0.113.1"),
+		Name: "n1", Labels: map[string]string{"rack": "a"}, Addresses: addresses("192.0.2.1", "203.0.113.1", "fe80::1"),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")},
 		Ready:    true, ReadySince: lbtest.Now().Add(-time.Hour),
 	}

@@ -113,6 +113,20 @@ func TestServiceSpec(t *testing.T) {
 	}
 }
 
+// TestFamilyPolicy reads spec.ipFamilyPolicy, which an API server without dual stack leaves out (rule A2).
+func TestFamilyPolicy(t *testing.T) {
+	t.Parallel()
+	single, prefer, require := corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack
+	for policy, want := range map[*corev1.IPFamilyPolicy]cluster.FamilyPolicy{
+		nil: cluster.SingleStack, &single: cluster.SingleStack, &prefer: cluster.PreferDualStack, &require: cluster.RequireDualStack,
+	} {
+		object := lbtest.ServiceObject("shop/web", func(object *corev1.Service) { object.Spec.IPFamilyPolicy = policy })
+		if got := compile.Service(object, defaults()).FamilyPolicy; got != want {
+			t.Errorf("%v is %v, not %v", policy, got, want)
+		}
+	}
+}
+
 // TestFamiliesWithoutClusterIPs: a headless Service, or one that has no ClusterIP yet, wants spec.ipFamilies (rule A2).
 func TestFamiliesWithoutClusterIPs(t *testing.T) {
 	t.Parallel()
