@@ -17,30 +17,25 @@ import (
 
 // failures are the attempts that failed before the first connection was opened.
 type failures struct {
-	lost        int // nobody answered the SYN
-	refused     int // a RST came
-	unreachable int // an ICMP message said so, or nobody answered ARP for seconds
-	early       int // of refused and unreachable, those that began before anybody had answered ARP
+	before      int // began before anybody had said to have the address: they cannot have been answered
+	lost        int // began later, and nobody answered the SYN
+	refused     int // began later, and a RST came
+	unreachable int // began later, and an ICMP message came
 }
 
 // add counts a failed attempt; answered is when the first frame came that said who has the address, zero if none did.
 func (f *failures) add(attempt gap.Attempt, answered time.Time) {
 	switch {
+	case answered.IsZero() || attempt.Begin.Before(answered):
+		f.before++
 	case errors.Is(attempt.Err, syscall.ECONNREFUSED):
 		f.refused++
 	case errors.Is(attempt.Err, syscall.EHOSTUNREACH), errors.Is(attempt.Err, syscall.ENETUNREACH):
 		f.unreachable++
 	default:
 		f.lost++
-		return
-	}
-	if answered.IsZero() || attempt.Begin.Before(answered) {
-		f.early++
 	}
 }
-
-// late are the refusals that a client met although somebody had said to have the address: there must be none.
-func (f *failures) late() int { return f.refused + f.unreachable - f.early }
 
 // FirstAnswer measures how long after a Service is created, whose pods are ready, a client that learns its address from
 // its status opens the first connection, and what the client meets before.
@@ -60,32 +55,47 @@ func (b *Bench) firstAnswer(ctx context.Context, nodes, trials int) error {
 	if err := b.startPods(ctx, nodes); err != nil {
 		return err
 	}
-	var addresses, answers figures
-	late, lost := 0, 0
+	var done []answerTrial
 	for i := range trials {
 		t, err := b.answerTrial(ctx, serviceName(i))
 		if err != nil {
 			return fmt.Errorf("trial %d: %w", i+1, err)
 		}
-		b.printf("trial %d: address after %s ms, first connection after %s ms; before it %d lost, %d refused, %d unreachable "+
-			"(of both %d before anybody answered ARP)\n", i+1, ms(t.address), ms(t.connected),
-			t.failed.lost, t.failed.refused, t.failed.unreachable, t.failed.early)
-		addresses, answers = append(addresses, t.address), append(answers, t.connected)
-		late, lost = late+t.failed.late(), lost+t.failed.lost
+		b.printf("trial %d: address after %s ms, who has it %s ms, first connection %s ms; connections failed: %d before it was said "+
+			"who has it, after that %d lost, %d refused, %d unreachable\n", i+1, ms(t.address), ms(t.answered), ms(t.connected),
+			t.failed.before, t.failed.lost, t.failed.refused, t.failed.unreachable)
+		done = append(done, t)
 	}
 	b.printf("load after: %s\n", load())
-	b.spread("first-answer/address", addresses)
-	b.printf("bench first-answer/lost %d count\n", lost)
-	b.printf("bench first-answer/refused %d count\n", late)
-	b.spread("first-answer", answers)
-	b.printf("bench first-answer %s ms\n", ms(answers.percentile(rare)))
+	b.printAnswers(done)
 	return nil
+}
+
+// printAnswers prints the figures of the trials.
+func (b *Bench) printAnswers(done []answerTrial) {
+	var address, answered, connected figures
+	var failed failures
+	for _, t := range done {
+		address, answered, connected = append(address, t.address), append(answered, t.answered), append(connected, t.connected)
+		failed.lost += t.failed.lost
+		failed.refused += t.failed.refused
+		failed.unreachable += t.failed.unreachable
+	}
+	b.spread("first-answer/address", address)
+	b.spread("first-answer/arp", answered)
+	b.printf("bench first-answer/lost-after-arp %d count\n", failed.lost)
+	b.printf("bench first-answer/refused-after-arp %d count\n", failed.refused)
+	b.printf("bench first-answer/unreachable-after-arp %d count\n", failed.unreachable)
+	b.printf("bench first-answer/p50 %s ms\n", ms(connected.percentile(median)))
+	b.printf("bench first-answer/max %s ms\n", ms(connected.percentile(highest)))
+	b.printf("bench first-answer %s ms\n", ms(connected.percentile(rare)))
 }
 
 // answerTrial is what one trial of FirstAnswer gave; times are since just before the Service was created.
 type answerTrial struct {
 	address   time.Duration // until the client saw the address in the Service's status
-	connected time.Duration // until its first connection was open
+	answered  time.Duration // until a host said to have it
+	connected time.Duration // until the client's first connection was open
 	failed    failures
 }
 
@@ -127,6 +137,10 @@ func (b *Bench) answerTrial(ctx context.Context, name string) (t answerTrial, er
 	first, _ := record.First()
 	t.connected = first.End.Sub(begin)
 	answered := answeredAt(b.lab.Client().Frames(begin), address)
+	if answered.IsZero() {
+		return t, fmt.Errorf("the client is connected to %s, and no frame said who has it", address)
+	}
+	t.answered = answered.Sub(begin)
 	for _, attempt := range record {
 		if attempt.Err != nil {
 			t.failed.add(attempt, answered)
