@@ -26,13 +26,16 @@ func hostAddrs(number int) []netip.Addr {
 
 func nodeAddrs(index int) []netip.Addr { return hostAddrs(firstNode + index) }
 
-// mac answers a locally administered MAC (the second bit of the first octet is set).
-func mac(number byte) net.HardwareAddr { return net.HardwareAddr{0x02, 0xbe, 0, 0, 0, number} }
+// mac answers a locally administered MAC (the second bit of the first octet is set). The number is the last part of the
+// host's IPv4 address.
+func mac(number int) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 0xbe, 0, 0, 0, byte(number)} //nolint:gosec // under 256, as a part of an address is
+}
 
 func controlMAC() net.HardwareAddr           { return mac(2) }
 func clientMAC() net.HardwareAddr            { return mac(100) }
-func nodeMAC(index int) net.HardwareAddr     { return mac(byte(firstNode + index)) }
-func controllerMAC(i int) net.HardwareAddr   { return mac(byte(firstController + i)) }
+func nodeMAC(index int) net.HardwareAddr     { return mac(firstNode + index) }
+func controllerMAC(i int) net.HardwareAddr   { return mac(firstController + i) }
 func controllerAddrs(index int) []netip.Addr { return hostAddrs(firstController + index) }
 func podRangesOf(index int) []netip.Prefix {
 	return []netip.Prefix{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -44,7 +43,10 @@ func newNode(l *Lab, index int) (*Node, error) {
 	n := &Node{
 		Name: fmt.Sprintf("n%d", index), lab: l, index: index, wishes: map[types.NamespacedName]kubelet.Readiness{},
 	}
-	return n, n.addHost()
+	if err := n.addHost(); err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 func (n *Node) addHost() (err error) {
@@ -89,7 +91,7 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.lab.routePods(n.host); err != nil {
 		return err
 	}
-	if err := n.startKubelet(); err != nil {
+	if err := n.startKubelet(ctx); err != nil {
 		return err
 	}
 	proxy, err := n.lab.run(n.set, n.host.Space, "kube-proxy-"+n.Name, "kube-proxy",
@@ -110,7 +112,7 @@ func (n *Node) boot(ctx context.Context) error {
 	return poll(ctx, askEvery, startLimit, n.ready)
 }
 
-func (n *Node) startKubelet() error {
+func (n *Node) startKubelet(ctx context.Context) error {
 	config, err := n.lab.Config(n.Name, n.host.Space)
 	if err != nil {
 		return err
@@ -132,7 +134,7 @@ func (n *Node) startKubelet() error {
 	for pod, readiness := range n.wishes {
 		n.kubelet.SetReady(pod, readiness)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it runs on when the boot is done
 	done := make(chan struct{})
 	go func() { n.kubelet.Run(ctx); close(done) }()
 	n.stop = func() { cancel(); n.dialer.CloseAll(); <-done }
@@ -279,15 +281,6 @@ func (l *Lab) SetPodReady(pod types.NamespacedName, readiness kubelet.Readiness)
 		n.kubelet.SetReady(pod, readiness)
 		n.mu.Unlock()
 	}
-}
-
-// names joins the names of nodes with spaces.
-func names(nodes []*Node) string {
-	var all []string
-	for _, n := range nodes {
-		all = append(all, n.Name)
-	}
-	return strings.Join(all, " ")
 }
 
 const stopGrace = 10 * time.Second

@@ -48,25 +48,35 @@ func (l *Lab) RemoveScene(ctx context.Context, namespace string) error {
 		return err
 	}
 	for _, kind := range sceneKinds() {
-		list, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) {
-			continue // the kind does not exist
-		}
-		if err != nil {
-			return fmt.Errorf("list %s: %w", kind.Resource, err)
-		}
-		for _, object := range list.Items {
-			if name := object.GetName(); name == namespace || strings.HasPrefix(name, namespace+"-") {
-				if err := client.Resource(kind).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-					return fmt.Errorf("remove %s %s: %w", kind.Resource, name, err)
-				}
-			}
+		if err := removeNamed(ctx, client.Resource(kind), namespace); err != nil {
+			return fmt.Errorf("remove %s of scene %s: %w", kind.Resource, namespace, err)
 		}
 	}
 	now := int64(0)
 	err = l.api.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// removeNamed removes the objects that are named after a scene's namespace. A kind that does not exist has none.
+func removeNamed(ctx context.Context, objects dynamic.ResourceInterface, namespace string) error {
+	list, err := objects.List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, object := range list.Items {
+		name := object.GetName()
+		if name != namespace && !strings.HasPrefix(name, namespace+"-") {
+			continue
+		}
+		if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
 	}
 	return nil
 }

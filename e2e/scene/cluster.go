@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,8 +21,8 @@ func (s *Scene) kubectl(stdin []byte, args ...string) (string, error) {
 }
 
 // kubectlAs runs kubectl with the rights of one of Berth's processes: with the very token it was started with.
-func (s *Scene) kubectlAs(process string, args ...string) (string, error) {
-	call := lab.KubectlCall{Kubeconfig: s.lab.Kubeconfig(process)}
+func (s *Scene) kubectlAs(who string, args ...string) (string, error) {
+	call := lab.KubectlCall{Kubeconfig: s.lab.Kubeconfig(who)}
 	return s.call(call, append([]string{"--namespace", s.namespace}, args...)...)
 }
 
@@ -146,7 +147,7 @@ func errOf(p *process.Process) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("with exit code 0")
+	return errors.New("with exit code 0")
 }
 
 const nodeUsage = "node NAME cut|power-cut|restore|link-down|link-up|freeze|thaw|exec COMMAND..."
@@ -160,27 +161,19 @@ func node(s *Scene, args []string) (string, error) {
 		return "", err
 	}
 	switch args[1] {
-	case "cut":
-		return "", n.Cut()
-	case "power-cut":
-		return "", n.PowerCut()
-	case "restore":
-		return "", n.Restore(s.ctx)
-	case "link-down":
-		return "", n.LinkDown()
-	case "link-up":
-		return "", n.LinkUp()
-	case "freeze":
-		return "", n.Freeze()
-	case "thaw":
-		return "", n.Thaw()
 	case "exec":
 		return n.Exec(s.ctx, args[2:]...)
 	case "curl":
 		return curl(s, n.Space, args[2:])
-	default:
+	}
+	act, known := map[string]func() error{
+		"cut": n.Cut, "power-cut": n.PowerCut, "restore": func() error { return n.Restore(s.ctx) },
+		"link-down": n.LinkDown, "link-up": n.LinkUp, "freeze": n.Freeze, "thaw": n.Thaw,
+	}[args[1]]
+	if !known {
 		return "", usageError{nodeUsage}
 	}
+	return "", act()
 }
 
 // pod overrides a pod's readiness, or gives it back to its probe; -on NODE means every pod of the scene there.

@@ -50,6 +50,7 @@ func NewRunner(programs lab.Programs, failed string, out io.Writer) *Runner {
 
 // Run runs scenes, each of them count times: quiet ones first, those that measure last.
 func (r *Runner) Run(t *testing.T, files []File, count int) {
+	t.Helper()
 	for _, sort := range Sorts() {
 		var paths []string
 		headers := map[string]Header{}
@@ -114,11 +115,12 @@ func (r *Runner) setup(env *testscript.Env, headers map[string]Header) error {
 	}
 	s := &Scene{ctx: ctx, name: name, lab: l, skip: func(sentence string) { r.skip(t.T, name, sentence) }}
 	t.Cleanup(func() { r.finish(t.T, s, time.Since(begin)) })
-	return r.furnish(env, t.T, s)
+	return r.furnish(t.T, env, s)
 }
 
 // labFor answers the shared lab, or one that is made for this scene and closed after it.
 func (r *Runner) labFor(ctx context.Context, t *testing.T, header Header) (*lab.Lab, error) {
+	t.Helper()
 	if header.Sort == Quiet {
 		r.shared.Do(func() {
 			// The lab outlives the scene that happens to come first.
@@ -161,6 +163,7 @@ func (r *Runner) start(ctx context.Context, name string, header Header) (*lab.La
 }
 
 func (r *Runner) closeShared(t *testing.T) {
+	t.Helper()
 	if r.quietLab == nil {
 		return
 	}
@@ -170,7 +173,8 @@ func (r *Runner) closeShared(t *testing.T) {
 }
 
 // furnish makes the scene's namespace and files.
-func (r *Runner) furnish(env *testscript.Env, t *testing.T, s *Scene) error {
+func (r *Runner) furnish(t *testing.T, env *testscript.Env, s *Scene) error {
+	t.Helper()
 	slot := r.slots.take()
 	t.Cleanup(func() { r.slots.giveBack(slot) })
 	s.namespace = namespaceFor(s.name)
@@ -202,6 +206,7 @@ func namespaceFor(scene string) string {
 
 // finish takes the scene out of a shared lab, saves logs if it failed, and counts it.
 func (r *Runner) finish(t *testing.T, s *Scene, took time.Duration) {
+	t.Helper()
 	if s.prober != nil {
 		s.prober.Stop()
 	}
@@ -229,6 +234,7 @@ func (r *Runner) finish(t *testing.T, s *Scene, took time.Duration) {
 
 // skip ends the scene without a verdict. It does not return.
 func (r *Runner) skip(t *testing.T, name, sentence string) {
+	t.Helper()
 	fmt.Fprintf(r.out, "SKIP %s: %s\n", name, sentence)
 	r.mu.Lock()
 	r.account.skipped(name, sentence)

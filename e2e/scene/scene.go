@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -86,13 +87,23 @@ type usageError struct{ usage string }
 
 func (e usageError) Error() string { return "usage: " + e.usage }
 
+func isUsage(err error) bool {
+	_, wrong := errors.AsType[usageError](err)
+	return wrong
+}
+
 // substitute puts the scene's own names into the script's manifests.
 func (s *Scene) substitute(workdir string, values map[string]string) error {
-	return filepath.WalkDir(workdir, func(path string, entry os.DirEntry, err error) error {
+	root, err := os.OpenRoot(workdir)
+	if err != nil {
+		return fmt.Errorf("open the scene's folder: %w", err)
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
 			return err
 		}
-		text, err := os.ReadFile(path)
+		text, err := root.ReadFile(path)
 		if err != nil {
 			return err
 		}
@@ -100,7 +111,7 @@ func (s *Scene) substitute(workdir string, values map[string]string) error {
 		for name, value := range values {
 			replaced = strings.ReplaceAll(replaced, "${"+name+"}", value)
 		}
-		return os.WriteFile(path, []byte(replaced), 0o600)
+		return root.WriteFile(path, []byte(replaced), 0o600)
 	})
 }
 
@@ -153,9 +164,8 @@ func parseAttempt(args []string) (a attempt, err error) {
 // try runs the command once and answers an error unless everything that was asked of it holds.
 func (a attempt) try(s *Scene) (stdout string, err error) {
 	stdout, err = a.run(s, a.args)
-	var wrong usageError
 	switch {
-	case errors.As(err, &wrong):
+	case isUsage(err):
 		return stdout, err
 	case a.negated && err == nil:
 		return stdout, fmt.Errorf("%s succeeded", a.line)
@@ -184,8 +194,7 @@ func eventually(s *Scene, args []string) (string, error) {
 		if err == nil {
 			return stdout, nil
 		}
-		var wrong usageError
-		if errors.As(err, &wrong) {
+		if isUsage(err) {
 			return "", err
 		}
 		if time.Since(begin) > a.limit {
@@ -209,8 +218,7 @@ func never(s *Scene, args []string) (string, error) {
 		if err == nil {
 			return stdout, fmt.Errorf("%s after %s", a.line, time.Since(begin).Round(time.Millisecond))
 		}
-		var wrong usageError
-		if errors.As(err, &wrong) {
+		if isUsage(err) {
 			return "", err
 		}
 		if err := s.pause(tryEvery); err != nil {

@@ -96,15 +96,9 @@ func arp(s *Scene, args []string) (string, error) {
 	if err != nil {
 		return "", usageError{usage + ": " + err.Error()}
 	}
-	options, err := parseFlags(args[2:], usage, "count")
+	count, err := parseCount(args[2:], usage)
 	if err != nil {
 		return "", err
-	}
-	count := 1
-	if text := options["count"]; text != "" {
-		if count, err = strconv.Atoi(text); err != nil || count < 1 {
-			return "", usageError{usage}
-		}
 	}
 	var out strings.Builder
 	seen := map[string]bool{}
@@ -124,6 +118,19 @@ func arp(s *Scene, args []string) (string, error) {
 		return "", fmt.Errorf("nobody answers for %s", target)
 	}
 	return out.String(), nil
+}
+
+// parseCount reads -count N; without it the answer is 1.
+func parseCount(args []string, usage string) (int, error) {
+	options, err := parseFlags(args, usage, "count")
+	if err != nil || options["count"] == "" {
+		return 1, err
+	}
+	count, err := strconv.Atoi(options["count"])
+	if err != nil || count < 1 {
+		return 0, usageError{usage}
+	}
+	return count, nil
 }
 
 const (

@@ -25,7 +25,7 @@ type Pod struct {
 // AddPod makes a pod's namespace behind the host. The name must be unique on the host; port names the host's end of
 // the link (15 characters at most).
 func (h *Host) AddPod(name, port string, addrs ...netip.Addr) (*Pod, error) {
-	space, err := NewSpace(h.Space.Name + "-" + name)
+	space, err := NewSpace(h.Name + "-" + name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,7 @@
 //
 //	       bridge br0 (no multicast snooping), 172.30.0.1/24, fd00:30::1/64
 //	  ┌─────────┬─────────┬─────────┐
-//	 eth0      eth0      eth0      eth0
-//	control    n1        n2       client     each a network namespace with a default route through the bridge
+//	control    n1        n2       client     each a network namespace: a link eth0, a default route to the bridge
 //
 // A default route is needed everywhere: without one the kernel refuses a ClusterIP before kube-proxy's rules see it.
 package fabric

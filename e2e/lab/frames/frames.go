@@ -90,16 +90,16 @@ func Decode(raw []byte) (f Frame, ok bool) {
 	body := raw[etherLen:]
 	switch binary.BigEndian.Uint16(raw[12:14]) {
 	case etherARP:
-		ok = f.decodeARP(body)
+		ok = decodeARP(&f, body)
 	case etherIPv6:
-		ok = f.decodeND(body)
+		ok = decodeND(&f, body)
 	}
 	return f, ok
 }
 
 func clone(mac []byte) net.HardwareAddr { return append(net.HardwareAddr(nil), mac...) }
 
-func (f *Frame) decodeARP(body []byte) bool {
+func decodeARP(f *Frame, body []byte) bool {
 	if len(body) < arpLen || binary.BigEndian.Uint16(body[0:2]) != 1 || binary.BigEndian.Uint16(body[2:4]) != 0x0800 {
 		return false
 	}
@@ -120,7 +120,7 @@ func (f *Frame) decodeARP(body []byte) bool {
 	return true
 }
 
-func (f *Frame) decodeND(body []byte) bool {
+func decodeND(f *Frame, body []byte) bool {
 	if len(body) < ipv6Len+ndLen || body[6] != protoICMPv6 || body[7] != hopLimit {
 		return false
 	}

@@ -51,7 +51,10 @@ func New(dir string) (*Authority, error) {
 		return nil, fmt.Errorf("read the authority's certificate: %w", err)
 	}
 	a.text = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return a, a.write("ca.crt", a.text)
+	if err := a.write("ca.crt", a.text); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 func newKey() (*ecdsa.PrivateKey, error) {

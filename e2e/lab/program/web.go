@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -39,7 +40,7 @@ func web(args []string) error {
 	for port := range strings.SplitSeq(os.Getenv("PORTS"), ",") {
 		server := &http.Server{Addr: net.JoinHostPort("", port), Handler: webHandler(), ReadHeaderTimeout: time.Minute}
 		group.Go(func() error {
-			if err := server.ListenAndServe(); err != http.ErrServerClosed {
+			if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve port %s: %w", port, err)
 			}
 			return nil
@@ -50,7 +51,7 @@ func web(args []string) error {
 			case <-asked.Done():
 				<-time.After(*drain)
 			}
-			ending, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 			defer cancel()
 			return server.Shutdown(ending)
 		})

@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,7 +145,7 @@ func (p process) kill() error {
 		return err
 	}
 	const tenSeconds = 10_000
-	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, tenSeconds)
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, tenSeconds) //nolint:gosec // a descriptor is small
 	return err
 }
 
@@ -181,11 +183,11 @@ func stat(pid int) (process, string, error) {
 
 // statFields answers the fields after the name, which may hold spaces and brackets itself: fields[0] is field 3.
 func statFields(pid int) ([]string, error) {
-	text, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return nil, err
 	}
-	end := strings.LastIndexByte(string(text), ')')
+	end := bytes.LastIndexByte(text, ')')
 	fields := strings.Fields(string(text[end+1:]))
 	if len(fields) < 20 {
 		return nil, fmt.Errorf("read /proc/%d/stat: %d fields", pid, len(fields))
@@ -198,13 +200,15 @@ func parentOf(pid int) int {
 	if err != nil {
 		return 0
 	}
-	var parent int
-	fmt.Sscan(fields[1], &parent)
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
 	return parent
 }
 
 func nameOf(pid int) string {
-	text, _ := os.ReadFile("/proc/" + itoa(pid) + "/comm")
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
 	return strings.TrimSpace(string(text))
 }
 

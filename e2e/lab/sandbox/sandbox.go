@@ -17,7 +17,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -139,9 +138,12 @@ func exitCode(err error) (int, error) {
 		return 0, fmt.Errorf("wait for the sandbox: %w", err)
 	case exit.ExitCode() >= 0:
 		return exit.ExitCode(), nil
-	default:
-		return 128 + int(exit.Sys().(syscall.WaitStatus).Signal()), nil
 	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	if !ok {
+		return 0, fmt.Errorf("wait for the sandbox: its state is a %T", exit.Sys())
+	}
+	return 128 + int(status.Signal()), nil
 }
 
 // probe tries a rung by doing what a lab does there and answers what failed.
@@ -172,5 +174,3 @@ func (w *lastWrite) Write(text []byte) (int, error) {
 	w.text = string(text)
 	return len(text), nil
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,7 +143,7 @@ func (o *outside) inSandbox(t *testing.T) int {
 	}
 	count := 0
 	for _, pid := range marked(o.name) {
-		if link, err := os.Readlink("/proc/" + itoa(pid) + "/ns/net"); err == nil && link != own {
+		if link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net"); err == nil && link != own {
 			count++
 		}
 	}
@@ -152,7 +153,7 @@ func (o *outside) inSandbox(t *testing.T) int {
 func initOf(t *testing.T, o *outside) int {
 	t.Helper()
 	for _, pid := range marked(o.name) {
-		if text, _ := os.ReadFile("/proc/" + itoa(pid) + "/cmdline"); strings.HasPrefix(string(text), initName+"\x00") {
+		if text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); strings.HasPrefix(string(text), initName+"\x00") {
 			return pid
 		}
 	}
@@ -167,35 +168,15 @@ func TestNothingIsLeft(t *testing.T) {
 		start  func(t *testing.T, rung Rung) *outside
 		end    func(t *testing.T, o *outside)
 	}{
-		"OuterKilled": {"a killed test takes its sandbox along", RungB, start, func(_ *testing.T, o *outside) {
-			_ = o.cmd.Process.Kill()
-		}},
-		"ParentKilled": {"so does a killed go test above it", RungB, startUnderShell, func(_ *testing.T, o *outside) {
-			_ = o.cmd.Process.Kill()
-		}},
-		"InitKilled": {"a killed lab-init takes its namespace along", RungB, start, func(t *testing.T, o *outside) {
-			_ = syscall.Kill(initOf(t, o), syscall.SIGKILL)
-		}},
-		"InnerKilled": {"a killed inner process ends the sandbox", RungB, start, func(t *testing.T, o *outside) {
-			for _, pid := range marked(o.name) {
-				if parentOf(pid) == initOf(t, o) {
-					_ = syscall.Kill(pid, syscall.SIGKILL)
-					return
-				}
-			}
-		}},
-		"Ended": {"an ordinary end leaves no background process", RungB, start, func(_ *testing.T, o *outside) {
-			fmt.Fprintln(o.stdin, "end")
-		}},
-		"UserOuterKilled": {"the same holds in a user namespace", RungC, start, func(_ *testing.T, o *outside) {
-			_ = o.cmd.Process.Kill()
-		}},
+		"OuterKilled":     {"a killed test takes its sandbox along", RungB, start, killOuter},
+		"ParentKilled":    {"so does a killed go test above it", RungB, startUnderShell, killOuter},
+		"InitKilled":      {"a killed lab-init takes its namespace along", RungB, start, killInit},
+		"InnerKilled":     {"a killed inner process ends the sandbox", RungB, start, killInner},
+		"Ended":           {"an ordinary end leaves no background process", RungB, start, endInner},
+		"UserOuterKilled": {"the same holds in a user namespace", RungC, start, killOuter},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mounts, err := os.ReadFile("/proc/self/mountinfo")
-			if err != nil {
-				t.Fatal(err)
-			}
+			mounts := readMounts(t)
 			o := test.start(t, test.rung)
 			eventually(t, "the test must see what could be left", func() error {
 				if n := o.inSandbox(t); n < 5 { // lab-init, the inner process, the shell and its two sleeps
@@ -211,11 +192,7 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 				return nil
 			})
-			after, err := os.ReadFile("/proc/self/mountinfo")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(mounts), string(after)); diff != "" {
+			if diff := cmp.Diff(mounts, readMounts(t)); diff != "" {
 				t.Errorf("mounts changed:\n%s", diff)
 			}
 			for _, path := range []string{"/run/netns/left", Dir} {
@@ -224,6 +201,52 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func readMounts(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// killOuter kills what the test started: the program itself, or the shell above it.
+func killOuter(t *testing.T, o *outside) {
+	t.Helper()
+	if err := o.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func killInit(t *testing.T, o *outside) {
+	t.Helper()
+	if err := syscall.Kill(initOf(t, o), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func killInner(t *testing.T, o *outside) {
+	t.Helper()
+	pid1 := initOf(t, o)
+	for _, pid := range marked(o.name) {
+		if parentOf(pid) != pid1 {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("lab-init has no child")
+}
+
+func endInner(t *testing.T, o *outside) {
+	t.Helper()
+	if _, err := fmt.Fprintln(o.stdin, "end"); err != nil {
+		t.Fatal(err)
 	}
 }
 
