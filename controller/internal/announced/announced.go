@@ -134,7 +134,8 @@ func (r *Reporter) changes() []Condition {
 	denied := r.denied(table, speakers)
 	var first, later []Condition
 	for _, service := range snapshot.Services {
-		if !service.Ours {
+		if !service.Ours || !service.Recorded.ByUs {
+			// What has no condition berth.dev/Allocated is not managed, or not yet: without pools nothing is touched (fault F06).
 			continue
 		}
 		condition := decide(table, service, denied)

@@ -88,6 +88,36 @@ func speaker(node string, members []string, addresses ...string) *v1beta1.Speake
 	}
 }
 
+// TestNothingIsSaidOfWhatIsNotManaged is fault F06: another controller gave the address, and the assigner has left the
+// Service alone.
+func TestNothingIsSaidOfWhatIsNotManaged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := world()
+		store.SetService(&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.10"}},
+			Status: corev1.ServiceStatus{
+				LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.10"}}},
+			},
+		})
+		board := &board{now: map[cluster.Name]announced.Condition{}}
+		reporter := announced.New(store, board, time.Now, logr.Discard())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- reporter.Run(ctx) }()
+		reporter.SetSpeaker(speaker("n1", []string{"n1"}))
+		time.Sleep(time.Minute) // in fake time
+		if writes := board.take(); writes != nil {
+			t.Errorf("written: %v", writes)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestConditionFollowsTheSpeakers walks one Service through what its condition has to say, and counts every write.
 func TestConditionFollowsTheSpeakers(t *testing.T) {
 	t.Parallel()
