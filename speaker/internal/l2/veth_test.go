@@ -22,7 +22,6 @@ import (
 
 // node is a responder with its links in a namespace of its own, put together as main does it.
 type node struct {
-	t         *testing.T
 	ns        *wiretest.Namespace
 	links     *wire.Links
 	responder *l2.Responder
@@ -32,14 +31,14 @@ type node struct {
 }
 
 // newNode starts a responder in a namespace. It is confirmed all the time, as by a running agent.
-func newNode(t *testing.T, ns *wiretest.Namespace) *node {
-	t.Helper()
+func newNode(tb testing.TB, ns *wiretest.Namespace) *node {
+	tb.Helper()
 	n := &node{
-		t: t, ns: ns, metrics: prometheus.NewRegistry(),
-		links: wire.NewLinks(regexp.MustCompile(wire.DefaultExclude), testr.New(t)),
+		ns: ns, metrics: prometheus.NewRegistry(),
+		links: wire.NewLinks(regexp.MustCompile(wire.DefaultExclude), testr.NewWithInterface(tb, testr.Options{})),
 	}
 	n.responder = l2.New(l2.Options{
-		Links: n.links, Metrics: n.metrics, Log: testr.New(t),
+		Links: n.links, Metrics: n.metrics, Log: testr.NewWithInterface(tb, testr.Options{}),
 		Open: func(link cluster.Link) (l2.Receiver, l2.Sender, error) {
 			socket, err := wire.OpenARP(link)
 			if err != nil {
@@ -49,7 +48,7 @@ func newNode(t *testing.T, ns *wiretest.Namespace) *node {
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
+	tb.Cleanup(cancel)
 	ns.Go(func() error { return n.links.Run(ctx, n.responder.LinksChanged) })
 	ns.Go(func() error { return n.responder.Run(ctx) })
 	ns.Go(func() error {
@@ -95,8 +94,8 @@ func pair(t *testing.T) (*node, *wiretest.Tap) {
 }
 
 // awaitReply asks until a reply comes, and returns it. Frames before it are dropped.
-func awaitReply(t *testing.T, tap *wiretest.Tap, address netip.Addr, within time.Duration) wiretest.Frame {
-	t.Helper()
+func awaitReply(tb testing.TB, tap *wiretest.Tap, address netip.Addr, within time.Duration) wiretest.Frame {
+	tb.Helper()
 	for end := time.Now().Add(within); time.Now().Before(end); {
 		tap.Ask(client, address)
 		for asked := time.Now().Add(50 * time.Millisecond); ; {
@@ -109,7 +108,7 @@ func awaitReply(t *testing.T, tap *wiretest.Tap, address netip.Addr, within time
 			}
 		}
 	}
-	t.Fatalf("nobody answers for %s within %s", address, within)
+	tb.Fatalf("nobody answers for %s within %s", address, within)
 	return wiretest.Frame{}
 }
 

@@ -143,20 +143,21 @@ func (s *ARPSocket) receive(frame, control []byte) (n int, at time.Time, err err
 // stampOf reads the kernel's time stamp from the control messages of a frame: seconds and nanoseconds, each a word of the
 // machine.
 func stampOf(control []byte) (time.Time, error) {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read control messages: %w", err)
-	}
-	for _, message := range messages {
-		if message.Header.Level != unix.SOL_SOCKET || message.Header.Type != unix.SO_TIMESTAMPNS {
+	for len(control) > 0 {
+		header, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("read control messages: %w", err)
+		}
+		control = rest
+		if header.Level != unix.SOL_SOCKET || header.Type != unix.SO_TIMESTAMPNS {
 			continue
 		}
 		var long [2]int64
-		if _, err := binary.Decode(message.Data, binary.NativeEndian, long[:]); err == nil {
+		if _, err := binary.Decode(data, binary.NativeEndian, long[:]); err == nil {
 			return time.Unix(long[0], long[1]), nil
 		}
 		var short [2]int32
-		if _, err := binary.Decode(message.Data, binary.NativeEndian, short[:]); err == nil {
+		if _, err := binary.Decode(data, binary.NativeEndian, short[:]); err == nil {
 			return time.Unix(int64(short[0]), int64(short[1])), nil
 		}
 	}

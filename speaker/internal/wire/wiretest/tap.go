@@ -50,9 +50,12 @@ func (n *Namespace) Tap(link string) *Tap {
 		return nil
 	})
 	n.running.Go(tap.read)
-	n.t.Cleanup(func() { _ = tap.conn.Close() })
+	n.t.Cleanup(tap.Close)
 	return tap
 }
+
+// Close ends the tap; so does the end of the test.
+func (t *Tap) Close() { _ = t.conn.Close() }
 
 // MAC is the hardware address of the tap's own link.
 func (t *Tap) MAC() [6]byte { return t.mac }
