@@ -34,11 +34,29 @@ func falseFirst(a, b bool) int {
 	}
 }
 
-// tierOf is the tier of a place among candidates whose readiness counts or not.
-func (d *decider) tierOf(c *class, i int, address netip.Addr, readyCounts bool) tier {
+// tierOf is the tier of a place among candidates of which some things count or not.
+func (d *decider) tierOf(c *class, i int, address netip.Addr, counts counting) tier {
 	p := &d.places[i]
 	_, onSubnet, _ := LinkFor(p.member.Links, c.interfaces[i], address)
-	return tier{fresh: !p.member.Stale, ready: readyCounts && p.ready, onSubnet: onSubnet, weight: c.weights[i]}
+	return tier{fresh: !counts.stale || !p.member.Stale, ready: counts.ready && p.ready, onSubnet: onSubnet, weight: c.weights[i]}
+}
+
+// counting says what of the candidates counts at all, seen over all of them.
+type counting struct{ stale, ready bool }
+
+func (d *decider) counting(candidates []int) counting {
+	return counting{stale: d.staleCounts(candidates), ready: d.readyCounts(candidates)}
+}
+
+// staleCounts is true if some candidate is sure that the API server answers. Else it may be the API server that has gone
+// or just come back, and which speaker noticed first must not move an address (rule E9).
+func (d *decider) staleCounts(candidates []int) bool {
+	for _, i := range candidates {
+		if member := d.places[i].member; !member.Stale && !member.Unsure {
+			return true
+		}
+	}
+	return false
 }
 
 // readyCounts is true unless fewer than half of the candidates are ready: then it is not the nodes that are in trouble
@@ -57,9 +75,9 @@ func (d *decider) readyCounts(candidates []int) bool {
 func (d *decider) bestTier(c *class, candidates []int, address netip.Addr) []int {
 	var best tier
 	d.tier = d.tier[:0]
-	readyCounts := d.readyCounts(candidates)
+	counts := d.counting(candidates)
 	for _, i := range candidates {
-		one := d.tierOf(c, i, address, readyCounts)
+		one := d.tierOf(c, i, address, counts)
 		order := one.compare(best)
 		if len(d.tier) == 0 || order > 0 {
 			best, d.tier = one, append(d.tier[:0], i)

@@ -16,6 +16,7 @@ import (
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	stale := func(member *cluster.Member) { member.Stale = true }
+	unsure := func(member *cluster.Member) { member.Unsure = true }
 	elsewhere := lbtest.Links(lbtest.Link("eth0", "198.51.100.0/24"))
 	rackA := nodeLabels("rack=a")
 	unready := readiness(false, time.Hour)
@@ -26,9 +27,18 @@ func TestTiers(t *testing.T) {
 		parts  [][]any
 		want   []string // exactly these own some of the addresses
 	}{
-		"Alike":     {reason: "the hash decides", parts: [][]any{speaking("n1"), speaking("n2")}, want: either},
-		"Stale":     {reason: "fresh before stale", parts: [][]any{speaking("n1"), speaking("n2", stale)}, want: []string{"n1"}},
-		"AllStale":  {reason: "if all are stale nothing changes", parts: [][]any{speaking("n1", stale), speaking("n2", stale)}, want: either},
+		"Alike":    {reason: "the hash decides", parts: [][]any{speaking("n1"), speaking("n2")}, want: either},
+		"Stale":    {reason: "fresh before stale", parts: [][]any{speaking("n1"), speaking("n2", stale)}, want: []string{"n1"}},
+		"AllStale": {reason: "if all are stale nothing changes", parts: [][]any{speaking("n1", stale), speaking("n2", stale)}, want: either},
+		"StaleFirst": {
+			reason: "the API server has gone, and one notices before the others",
+			parts:  [][]any{speaking("n1", unsure), speaking("n2", stale)}, want: either,
+		},
+		"StaleAmongUnsure": {
+			reason: "one is sure that it has not gone",
+			parts:  [][]any{speaking("n1", unsure), speaking("n2", stale), speaking("n3")}, want: []string{"n1", "n3"},
+		},
+		"Unsure":    {reason: "to be unsure is no fault", parts: [][]any{speaking("n1"), speaking("n2", unsure)}, want: either},
 		"NotReady":  {reason: "half of them are ready: that counts", parts: [][]any{speaking("n1"), speaking("n2", unready)}, want: []string{"n1"}},
 		"Elsewhere": {reason: "a link in the subnet before none", parts: [][]any{speaking("n1"), speaking("n2", elsewhere)}, want: []string{"n1"}},
 		"AllElsewhere": {

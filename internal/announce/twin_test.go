@@ -173,7 +173,10 @@ func (w *world) linkFor(n *worldNode, counted []*worldService, address string) s
 
 // bestTier is E2, step by step.
 func (w *world) bestTier(candidates []string, counted []*worldService, address string) []string {
-	tier := prefer(candidates, func(node string) bool { return !w.node(node).stale })
+	tier := candidates
+	if slices.ContainsFunc(candidates, func(node string) bool { return !w.node(node).stale && !w.node(node).unsure }) {
+		tier = prefer(tier, func(node string) bool { return !w.node(node).stale })
+	}
 	if 2*len(filter(candidates, w.countsAsReady)) >= len(candidates) {
 		tier = prefer(tier, w.countsAsReady)
 	}

@@ -51,7 +51,7 @@ func (d *decider) exclusions(verdict *Verdict, claimants []claimant) []Exclusion
 		candidates = d.localCandidates(c, claimants, first)
 	}
 	owner, owned := d.placeOf[verdict.Owner]
-	readyCounts := d.readyCounts(candidates)
+	counts := d.counting(candidates)
 	var list []Exclusion
 	for i := range d.places {
 		var why *reason.Reason
@@ -63,7 +63,7 @@ func (d *decider) exclusions(verdict *Verdict, claimants []claimant) []Exclusion
 		case !slices.Contains(candidates, i):
 			why = reason.New(reason.NoLocalEndpoints, "policy Local and no ready endpoint on the node")
 		default:
-			why = outranked(verdict, d.tierOf(c, i, verdict.Address, readyCounts), d.tierOf(c, owner, verdict.Address, readyCounts))
+			why = outranked(verdict, d.tierOf(c, i, verdict.Address, counts), d.tierOf(c, owner, verdict.Address, counts))
 		}
 		list = append(list, Exclusion{Node: d.places[i].node.Name, Why: why})
 	}

@@ -26,16 +26,16 @@ type world struct {
 }
 
 type worldNode struct {
-	name, rack     string
-	object         bool // the Node exists
-	ready          bool
-	readyFor       time.Duration // how long Ready has been what it is
-	unavailable    bool          // its network
-	leaving        bool
-	speaker        bool // alive
-	dead           bool // its speaker was alive
-	stale, proxied bool
-	links          []string // of worldLinks
+	name, rack             string
+	object                 bool // the Node exists
+	ready                  bool
+	readyFor               time.Duration // how long Ready has been what it is
+	unavailable            bool          // its network
+	leaving                bool
+	speaker                bool // alive
+	dead                   bool // its speaker was alive
+	stale, unsure, proxied bool
+	links                  []string // of worldLinks
 }
 
 type worldService struct {
@@ -98,7 +98,7 @@ func drawNode(t *rapid.T, name string) worldNode {
 		name: name, rack: rapid.SampledFrom(racks()).Draw(t, "rack"), object: !seldom(t, "no object"),
 		ready: mostly(t, "ready"), readyFor: rapid.SampledFrom([]time.Duration{time.Hour, time.Second}).Draw(t, "for"),
 		unavailable: seldom(t, "unavailable"), leaving: seldom(t, "leaving"),
-		speaker: mostly(t, "speaker"), stale: seldom(t, "stale"), proxied: !seldom(t, "no proxy"),
+		speaker: mostly(t, "speaker"), stale: seldom(t, "stale"), unsure: seldom(t, "unsure"), proxied: !seldom(t, "no proxy"),
 		links: subset(t, "links", []string{"eth0", "eth1", "eth2"}),
 	}
 	n.dead = !n.speaker && rapid.Bool().Draw(t, "dead")
@@ -178,7 +178,7 @@ func (w *world) facts() cluster.Facts {
 			facts.Down[n.name] = true
 		}
 		if n.speaker {
-			member := &cluster.Member{Node: n.name, ProxyReady: n.proxied, Stale: n.stale}
+			member := &cluster.Member{Node: n.name, ProxyReady: n.proxied, Stale: n.stale, Unsure: n.unsure}
 			for _, link := range n.links {
 				member.Links = append(member.Links, worldLinks()[link])
 			}

@@ -32,6 +32,9 @@ type Member struct {
 	ProxyReady bool
 	// Stale is true if the speaker has not heard from the API server for 30 s (rule E9).
 	Stale bool
+	// Unsure is true if the speaker cannot say that the API server answers: it has not heard for a while that is too short
+	// to be stale, or hears again only since a while. While all are unsure nobody's staleness counts (rule E9).
+	Unsure bool
 	// Restarting is true if the speaker has stopped to come back (rule E5).
 	Restarting bool
 	// Links are the node's links that are up and can carry announcements, sorted by name.

@@ -43,6 +43,7 @@ type news struct {
 	Version    uint64     `json:"v"`
 	ProxyReady bool       `json:"p,omitempty"`
 	Stale      bool       `json:"s,omitempty"`
+	Unsure     bool       `json:"u,omitempty"`
 	Restarting bool       `json:"r,omitempty"`
 	Links      []newsLink `json:"l,omitempty"`
 	Versions   []int      `json:"e,omitempty"`
@@ -61,7 +62,7 @@ type newsLink struct {
 func newsOf(member cluster.Member, version uint64) news {
 	n := news{
 		Node: member.Node, Version: version,
-		ProxyReady: member.ProxyReady, Stale: member.Stale, Restarting: member.Restarting,
+		ProxyReady: member.ProxyReady, Stale: member.Stale, Unsure: member.Unsure, Restarting: member.Restarting,
 		Versions: append([]int(nil), member.Versions[:min(len(member.Versions), maxVersions)]...),
 	}
 	for _, link := range member.Links[:min(len(member.Links), maxLinks)] {
@@ -78,7 +79,7 @@ func newsOf(member cluster.Member, version uint64) news {
 func (n *news) member() *cluster.Member {
 	m := &cluster.Member{
 		Node:       n.Node,
-		ProxyReady: n.ProxyReady, Stale: n.Stale, Restarting: n.Restarting,
+		ProxyReady: n.ProxyReady, Stale: n.Stale, Unsure: n.Unsure, Restarting: n.Restarting,
 		Versions: append([]int(nil), n.Versions...),
 	}
 	for _, l := range n.Links {
