@@ -16,30 +16,50 @@ type facts struct {
 	node      string
 	ring      *gossip.Ring
 	links     *wire.Links
+	denied    func() bool // raw sockets are refused, so that no link is of use
 	proxy     *proxy.Watcher
 	fresh     *agent.Freshness
 	directory *directory
 
-	mu   sync.Mutex
+	teller teller
+
+	mu   sync.Mutex      // guards seen
 	seen map[string]bool // nodes whose speaker has been a member since this process started
 }
 
-// own is what this speaker says of itself.
+// own is what this speaker says of itself. Without raw sockets it has no link to answer on, and says so: it would else be
+// chosen, and nobody would answer.
 func (f *facts) own() cluster.Member {
+	links := f.links.Current()
+	if f.denied() {
+		links = nil
+	}
 	return cluster.Member{
 		Node:       f.node,
 		ProxyReady: f.proxy.Up(),
 		Stale:      f.fresh.Stale(),
-		Links:      f.links.Current(),
+		Unsure:     f.fresh.Unsure(),
+		Links:      links,
 		Versions:   []int{election.Version},
 	}
 }
 
 // tell says to the other speakers what has changed here.
-func (f *facts) tell() { f.ring.SetFacts(f.own()) }
+func (f *facts) tell() { f.teller.tell(f.own, f.ring.SetFacts) }
 
-// now is what the loop decides with.
+// teller looks and tells what it sees, one at a time: else a caller that was held up between the two would put old facts
+// in the place of newer ones, for good.
+type teller struct{ mu sync.Mutex }
+
+func (t *teller) tell(look func() cluster.Member, say func(cluster.Member)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	say(look())
+}
+
+// now is what the loop decides with. What it decides with is what the others have been told, whatever woke it.
 func (f *facts) now() cluster.Facts {
+	f.tell()
 	own := f.own()
 	members := f.ring.Members()
 	members[f.node] = &own

@@ -58,7 +58,7 @@ type speaker struct {
 
 	synced  atomic.Bool
 	joined  atomic.Bool
-	denied  atomic.Bool // a raw socket was refused: no NET_RAW
+	denied  atomic.Bool // a raw socket was refused: no NET_RAW, which cannot change while the process runs
 	members atomic.Int64
 
 	ready      metav1.ConditionStatus // as last reported; owned by the loop
@@ -129,6 +129,7 @@ func (s *speaker) connect(config *rest.Config) error {
 // assemble makes the parts that depend on who this speaker is.
 func (s *speaker) assemble(id identity) error {
 	var err error
+	s.denied.Store(errors.Is(wire.MayOpen(), os.ErrPermission))
 	s.links = wire.NewLinks(s.options.exclude, s.log)
 	s.responder = l2.New(l2.Options{Links: s.links, Open: s.open, Metrics: s.registry, Log: s.log})
 	kubeProxy := proxy.Options{Livez: s.options.proxyHealth, Metrics: s.options.proxyMetrics, NodeAddress: id.address, Log: s.log}
@@ -142,7 +143,8 @@ func (s *speaker) assemble(id identity) error {
 		return err
 	}
 	s.facts = &facts{
-		node: s.options.node, ring: s.ring, links: s.links, proxy: s.watcher, fresh: s.fresh, directory: s.directory, seen: map[string]bool{},
+		node: s.options.node, ring: s.ring, links: s.links, denied: s.denied.Load, proxy: s.watcher, fresh: s.fresh,
+		directory: s.directory, seen: map[string]bool{},
 	}
 	s.reporter = report.New(&kube.SpeakerWriter{Client: s.client, Node: s.options.node}, s.log)
 	s.loop = agent.New(agent.Options{
@@ -152,10 +154,13 @@ func (s *speaker) assemble(id identity) error {
 	return nil
 }
 
-// open opens a link's raw socket, and remembers when that is not allowed.
+// open opens a link's raw socket. Where that is not allowed the others are told, so that one of them answers.
 func (s *speaker) open(link cluster.Link) (l2.Receiver, l2.Sender, error) {
 	socket, err := wire.OpenARP(link)
-	s.denied.Store(errors.Is(err, os.ErrPermission))
+	if errors.Is(err, os.ErrPermission) && !s.denied.Swap(true) {
+		s.facts.tell()
+		s.loop.WakeNow()
+	}
 	if err != nil {
 		return nil, nil, err
 	}
