@@ -20,8 +20,8 @@ func TestLongestGap(t *testing.T) {
 		answers   []time.Time
 		gap, from time.Duration
 	}{
-		"Middle":   {"the longest of all", at(10, 20, 500, 510, 990), 480 * time.Millisecond, 510 * time.Millisecond},
-		"Unsorted": {"answers may overtake each other", at(500, 10, 990, 20, 510), 480 * time.Millisecond, 510 * time.Millisecond},
+		"Middle":   {"the longest of all", at(10, 20, 500, 510, 991), 481 * time.Millisecond, 510 * time.Millisecond},
+		"Unsorted": {"answers may overtake each other", at(500, 10, 991, 20, 510), 481 * time.Millisecond, 510 * time.Millisecond},
 		"Open":     {"a gap that was not closed counts to the end", at(10, 20), 980 * time.Millisecond, 20 * time.Millisecond},
 		"None":     {"no answer at all is one gap", nil, time.Second, 0},
 	} {
