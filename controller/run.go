@@ -125,7 +125,7 @@ func newManager(config *rest.Config, lease *kube.Lease, log logr.Logger) (manage
 	runs, err := manager.New(config, manager.Options{
 		Scheme:                              scheme,
 		Cache:                               kube.CacheOptions(scheme),
-		Logger:                              log,
+		Logger:                              log.WithSink(stopSink{log.GetSink()}),
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: lease,
 		LeaderElectionReleaseOnCancel:       true,
