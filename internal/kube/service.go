@@ -83,8 +83,8 @@ func ingressAddresses(object *corev1.Service) (addresses []netip.Addr, clean boo
 	return addresses, clean
 }
 
-// holds is true if the Service's status lists exactly these addresses, in whatever order (rule A11).
-func holds(object *corev1.Service, addresses []netip.Addr) bool {
+// Holds is true if the Service's status lists exactly these addresses, in whatever order (rule A11).
+func Holds(object *corev1.Service, addresses []netip.Addr) bool {
 	stored, clean := ingressAddresses(object)
 	if !clean || len(stored) != len(addresses) {
 		return false
@@ -95,7 +95,7 @@ func holds(object *corev1.Service, addresses []netip.Addr) bool {
 // allocate is the status with another allocation in it.
 func allocate(object *corev1.Service, a Allocation, now metav1.Time) serviceStatus {
 	wanted := ownedStatus(object)
-	moved := !a.KeepList && !holds(object, a.Addresses)
+	moved := !a.KeepList && !Holds(object, a.Addresses)
 	wanted.addresses, wanted.pools, wanted.keepList = a.Addresses, a.Pools, a.KeepList
 	wanted.allocated = newCondition(v1beta1.ConditionAllocated, a.Allocated, object, now)
 	if moved {
@@ -124,7 +124,7 @@ func (s *serviceStatus) isStored(object *corev1.Service) bool {
 	stored := ownedStatus(object)
 	return sameCondition(stored.allocated, s.allocated) && sameCondition(stored.announced, s.announced) &&
 		slices.Equal(stored.pools, s.pools) && object.Annotations[v1beta1.AnnotationAllocatedFrom] == s.allocatedFrom() &&
-		(s.keepList || holds(object, s.addresses))
+		(s.keepList || Holds(object, s.addresses))
 }
 
 // sameCondition is true if two conditions say the same. The text of a condition that says that all is well may differ:
