@@ -166,14 +166,15 @@ func TestP7AnnouncedOnlyWhereServed(t *testing.T) {
 }
 
 // TestP11UnrelatedNodesMoveNothing: whatever becomes of a node that does not own an address and has no endpoint for it, the
-// owner stays, unless that node becomes it. All nodes are ready here: whether readiness counts is a matter of them all.
+// owner stays, unless that node becomes it. All nodes are ready and sure here: whether readiness and staleness count at all is
+// a matter of them all.
 func TestP11UnrelatedNodesMoveNothing(t *testing.T) {
 	t.Parallel()
 	moved, stayed := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		before := worlds().Draw(t, "world")
 		for i := range before.nodes {
-			before.nodes[i].ready = true
+			before.nodes[i].ready, before.nodes[i].unsure = true, false
 		}
 		i := rapid.IntRange(0, len(before.nodes)-1).Draw(t, "the node")
 		changed := before.nodes[i].name
