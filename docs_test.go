@@ -36,6 +36,22 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestDecisionsListed checks that docs/README.md lists every decision, under the number and title it has.
+func TestDecisionsListed(t *testing.T) {
+	t.Parallel()
+	list := readFile(t, "docs/README.md")
+	for name, text := range filesWith(t, ".md") {
+		link, ok := strings.CutPrefix(name, "docs/")
+		if !ok || path.Dir(link) != "decisions" {
+			continue
+		}
+		heading, _, _ := strings.Cut(text, "\n")
+		if want := fmt.Sprintf("- [%s](%s)\n", strings.TrimPrefix(heading, "# "), link); !strings.Contains(list, want) {
+			t.Errorf("docs/README.md lacks the line %q", want)
+		}
+	}
+}
+
 // TestLinksFindsBroken shows that a link to nowhere is found.
 func TestLinksFindsBroken(t *testing.T) {
 	t.Parallel()
