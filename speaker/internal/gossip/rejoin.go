@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -13,8 +14,9 @@ const (
 	rejoinEvery = time.Second
 	// firstJoin is how often it is tried while nobody has been met yet.
 	firstJoin = 100 * time.Millisecond
-	// joinAtOnce is how many of the missing are tried in one attempt: one that answers tells of all it knows.
-	joinAtOnce = 3
+	// joinAtOnce is how many of the missing are tried in one attempt, beside each other: one that answers tells of all it
+	// knows, and one that does not takes its time.
+	joinAtOnce = 5
 	// carriedFor is how long members are carried over when a new memberlist takes the place of another.
 	carriedFor = 3 * time.Second
 )
@@ -62,18 +64,24 @@ func (r *Ring) join(ctx context.Context, known map[string][]netip.AddrPort, miss
 	}
 	//nolint:gosec // which ones are tried is no secret
 	order := rand.Perm(len(missing))
+	var joining sync.WaitGroup
 	for _, i := range order[:min(len(order), joinAtOnce)] {
-		name := missing[i]
-		for _, address := range known[name] {
-			if ctx.Err() != nil {
-				return
-			}
-			if _, err := r.current().Join([]string{name + "/" + address.String()}); err != nil {
-				r.log.V(1).Info("joining a speaker failed", "speaker", name, "address", address.String(), "error", err.Error())
-				continue
-			}
-			break
+		joining.Go(func() { r.joinOne(ctx, missing[i], known[missing[i]]) })
+	}
+	joining.Wait()
+}
+
+// joinOne tries to reach a speaker at its addresses.
+func (r *Ring) joinOne(ctx context.Context, name string, addresses []netip.AddrPort) {
+	for _, address := range addresses {
+		if ctx.Err() != nil {
+			return
 		}
+		_, err := r.current().Join([]string{name + "/" + address.String()})
+		if err == nil {
+			return
+		}
+		r.log.V(1).Info("joining a speaker failed", "speaker", name, "address", address.String(), "error", err.Error())
 	}
 }
 

@@ -36,6 +36,7 @@ type host struct {
 	mu      sync.Mutex
 	links   []cluster.Link
 	routes  map[netip.Addr]int
+	routed  int                // how often it was asked for a route
 	sockets map[string]*socket // the open ones, by link name
 	opened  int
 	refuse  error // what opening a socket gives
@@ -61,6 +62,9 @@ func (h *host) Current() []cluster.Link {
 }
 
 func (h *host) RouteTo(address netip.Addr) (int, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.routed++
 	index, ok := h.routes[address]
 	return index, ok
 }

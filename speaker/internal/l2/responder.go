@@ -54,6 +54,7 @@ type Responder struct {
 	macs    atomic.Pointer[map[[6]byte]struct{}]
 	wake    chan struct{} // holds one
 	failed  chan failure
+	routes  *routes
 	ports   map[string]*port    // by link name
 	retries map[string]*backoff // by link name
 }
@@ -78,6 +79,7 @@ func New(options Options) *Responder {
 		authority: newAuthority(),
 		wake:      make(chan struct{}, 1),
 		failed:    make(chan failure),
+		routes:    &routes{ask: options.Links.RouteTo},
 		ports:     map[string]*port{},
 		retries:   map[string]*backoff{},
 	}
@@ -136,6 +138,7 @@ func (r *Responder) Run(ctx context.Context) error {
 		case <-retry.C:
 			r.apply(ctx)
 		case <-check.C:
+			r.routes.forget()
 			if r.apply(ctx) {
 				r.metrics.repairs.Inc()
 			}
@@ -149,7 +152,7 @@ func (r *Responder) Run(ctx context.Context) error {
 // apply brings the ports in line with links and claims. It returns true if anything had to be done.
 func (r *Responder) apply(ctx context.Context) (changed bool) {
 	links := r.options.Links.Current()
-	duties := assign(*r.claims.Load(), links, r.options.Links.RouteTo)
+	duties := assign(*r.claims.Load(), links, r.routes.at(links))
 	r.noteMACs(links)
 	changed = r.closeOthers(links)
 	for _, link := range links {

@@ -294,6 +294,35 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 	})
 }
 
+// TestRoutesAreAskedForOnce: claims come with every turn of the agent's loop, and each question is one to the kernel.
+func TestRoutesAreAskedForOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.set(eth("eth0", 1, "192.0.2.0/24"), eth("eth1", 2, "192.0.2.0/24"))
+		for range 20 {
+			b.claim(vip)
+		}
+		if b.routed != 1 {
+			t.Errorf("asked %d times for the route to %s", b.routed, vip)
+		}
+		b.routes[vip] = 2 // a route changes, of which no link tells
+		b.run(31 * time.Second)
+		b.take()
+		b.claim(vip)
+		for _, frame := range b.take() {
+			if frame.link != "eth1" {
+				t.Errorf("announced on %s, after the address was routed by eth1", frame.link)
+			}
+		}
+		b.set(eth("eth0", 1, "192.0.2.0/24"), eth("eth1", 2, "192.0.2.0/24"), eth("eth2", 3, "192.0.2.0/24"))
+		b.routes[vip] = 1
+		b.claim(vip)
+		if frames := b.take(); len(frames) != 1 || frames[0].link != "eth0" {
+			t.Errorf("announced by %v, after the links changed and the route with them", frames)
+		}
+	})
+}
+
 // wantMetric checks that a metric has a sample that ends so.
 func (b *bench) wantMetric(name, sample string) {
 	b.t.Helper()

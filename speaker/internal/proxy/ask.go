@@ -111,8 +111,9 @@ func splitSample(line string) (name, labels, value string) {
 
 // timeOf reads seconds since 1970; zero if it cannot, or if the event has not happened yet.
 func timeOf(value string) time.Time {
+	const end = 1 << 33 // in the year 2242
 	seconds, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	if err != nil || seconds <= 0 || seconds > math.MaxInt32*2 {
+	if err != nil || !(seconds > 0 && seconds < end) { // also not a number
 		return time.Time{}
 	}
 	whole, part := math.Modf(seconds)

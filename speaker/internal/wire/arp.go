@@ -103,7 +103,6 @@ func (s *ARPSocket) Listen(heard func(sender [6]byte, source, target netip.Addr,
 	var (
 		frame   [128]byte
 		control [64]byte
-		request arp.Packet
 	)
 	for {
 		n, at, err := s.receive(frame[:], control[:])
@@ -113,16 +112,27 @@ func (s *ARPSocket) Listen(heard func(sender [6]byte, source, target netip.Addr,
 		if err != nil {
 			return fmt.Errorf("receive ARP on %s: %w", s.link.Name, err)
 		}
-		// The filter lets nothing through that is shorter or of another form; a frame that does not parse is not for us.
-		if n < frameLength || request.UnmarshalBinary(frame[offHardwareType:n]) != nil {
-			continue
+		if sender, target, ok := parse(frame[:n]); ok {
+			heard(sender.mac, sender.address, target, at)
 		}
-		target := netip.Addr{}
-		if request.Operation == arp.OperationRequest {
-			target = request.TargetIP
-		}
-		heard([6]byte(request.SenderHardwareAddr), request.SenderIP, target, at)
 	}
+}
+
+// parse reads a frame: who it says it is from and, if it is a request, the address it asks for. ok is false for one that is
+// not ARP for IPv4 over Ethernet; the filter lets none such through, but what comes from outside is not to be trusted.
+func parse(frame []byte) (sender party, target netip.Addr, ok bool) {
+	var message arp.Packet
+	if len(frame) < frameLength || message.UnmarshalBinary(frame[offHardwareType:]) != nil {
+		return party{}, netip.Addr{}, false
+	}
+	if message.HardwareType != 1 || message.ProtocolType != uint16(ethernet.EtherTypeIPv4) ||
+		len(message.SenderHardwareAddr) != len(sender.mac) || !message.SenderIP.Is4() {
+		return party{}, netip.Addr{}, false
+	}
+	if message.Operation == arp.OperationRequest {
+		target = message.TargetIP
+	}
+	return party{[6]byte(message.SenderHardwareAddr), message.SenderIP}, target, true
 }
 
 // receive waits for the next frame and the kernel's time stamp.

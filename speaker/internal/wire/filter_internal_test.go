@@ -184,6 +184,34 @@ func TestFilterRefusesOtherForms(t *testing.T) {
 	}
 }
 
+// FuzzParse feeds anything to what reads frames: it does not panic, and agrees with the filter about the form.
+func FuzzParse(f *testing.F) {
+	bytes, err := frameOf(arp.OperationRequest, party{[6]byte{2, 1}, number(1)}, party{[6]byte{}, number(2)}, [6]byte{2, 9})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(bytes)
+	f.Add(bytes[:frameLength])
+	f.Add([]byte{})
+	all, err := bpf.NewVM(choose([]span{{0, 1<<32 - 1}}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		sender, target, ok := parse(bytes)
+		passes, err := all.Run(bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok && !sender.address.Is4() || target.IsValid() && !target.Is4() {
+			t.Fatalf("read %v and %v", sender, target)
+		}
+		if len(bytes) >= frameLength && (passes > 0) != ok {
+			t.Fatalf("the filter passes %d bytes of a frame that was read: %v", passes, ok)
+		}
+	})
+}
+
 // TestTheLargestFilterFits checks that the kernel takes the program for as many spans as there may be.
 func TestTheLargestFilterFits(t *testing.T) {
 	t.Parallel()

@@ -27,9 +27,11 @@ const (
 //
 // Run owns the table and the sockets. What it publishes is guarded by the lock, and may be read from any goroutine.
 type Links struct {
-	exclude *regexp.Regexp
-	log     logr.Logger
-	listed  chan struct{} // closed once the links are known for the first time
+	exclude   *regexp.Regexp
+	log       logr.Logger
+	listed    chan struct{}           // closed once the links are known for the first time
+	subscribe func() (*events, error) // to the kernel's events
+	list      func(into *table) error // what the kernel has
 
 	mu      sync.Mutex
 	current []cluster.Link
@@ -38,7 +40,7 @@ type Links struct {
 
 // NewLinks gives a follower that leaves out the links whose name exclude matches.
 func NewLinks(exclude *regexp.Regexp, log logr.Logger) *Links {
-	return &Links{exclude: exclude, log: log, listed: make(chan struct{})}
+	return &Links{exclude: exclude, log: log, listed: make(chan struct{}), subscribe: subscribe, list: list}
 }
 
 // Listed is closed once the links are known for the first time.
@@ -70,7 +72,7 @@ func (l *Links) RouteTo(address netip.Addr) (linkIndex int, ok bool) {
 // Run follows the links until ctx ends. wake is called after every change, when Current and Epoch already tell it; it
 // must not block. Where the kernel breaks off (its buffer for us ran over, say), all links are listed again.
 func (l *Links) Run(ctx context.Context, wake func()) error {
-	pause := firstRetry
+	pause, said := firstRetry, ""
 	for {
 		started := time.Now()
 		err := l.follow(ctx, wake)
@@ -80,7 +82,10 @@ func (l *Links) Run(ctx context.Context, wake func()) error {
 		if time.Since(started) > lastRetry {
 			pause = firstRetry
 		}
-		l.log.Info("listing all links again, because the kernel's link events broke off", "reason", err.Error())
+		if text := err.Error(); text != said {
+			said = text
+			l.log.Info("listing all links again, because the kernel's link events broke off", "reason", text)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -93,13 +98,13 @@ func (l *Links) Run(ctx context.Context, wake func()) error {
 // follow subscribes first and lists then, so that nothing falls between the two, and takes in events until the kernel
 // breaks off, or until ctx ends: then it returns nil.
 func (l *Links) follow(ctx context.Context, wake func()) error {
-	events, err := subscribe()
+	events, err := l.subscribe()
 	if err != nil {
 		return err
 	}
 	defer events.close()
 	t := newTable(l.exclude)
-	if err := list(t); err != nil {
+	if err := l.list(t); err != nil {
 		return err
 	}
 	// Whatever happened while nobody listened may have touched every link.
