@@ -39,8 +39,9 @@ steps := hack/steps
 again = $(MAKE) --no-print-directory BERTH_DOCTOR_DONE=yes
 testsum := $(BERTH_CACHE)/bin/testsum
 lab := $(BERTH_CACHE)/bin/lab
+image := $(BERTH_CACHE)/bin/image
 tool = go tool -modfile=$(CURDIR)/hack/tools/go.mod
-modules := . e2e e2e/cluster hack/tools
+modules := . e2e e2e/cluster hack/image hack/tools
 
 .PHONY: help
 help: ## print this list
@@ -78,7 +79,8 @@ unit: doctor-build $(testsum) ## unit tests alone
 	@$(steps) \
 		'unit|900|$(testsum) go test -json -timeout 5m ./...' \
 		'unit, of the lab|600|cd e2e && $(testsum) go test -json -timeout 5m $$(go list ./... | grep -v /e2e$$)' \
-		'unit, of the tools|60|cd hack/tools && $(testsum) go test -json ./testsum'
+		'unit, of the tools|60|cd hack/tools && $(testsum) go test -json ./testsum' \
+		'unit, of images|60|cd hack/image && $(testsum) go test -json .'
 
 .PHONY: e2e
 e2e: doctor-test $(testsum) ## scenes alone; SCENE=name for one, COUNT=n to repeat it
@@ -92,6 +94,23 @@ bench: doctor-demo $(lab) ## measure what has a budget; BENCH=name for one, FULL
 build: doctor-build ## the programs, into bin/
 	@mkdir -p bin
 	go build -ldflags '$(ldflags)' -o bin/ ./controller ./speaker
+
+# What an image is called. Example: make image IMAGES=registry.example/berth VERSION=v0.1.0
+IMAGES ?= ghcr.io/berthlb/berth
+
+.PHONY: image
+image: doctor-build ## container images without a container engine, for amd64 and arm64, as tarballs in dist/
+	@cd hack/image && go build -o $(BERTH_CACHE)/bin/image .
+	@for arch in amd64 arm64; do \
+		mkdir -p dist/$$arch && \
+		GOARCH=$$arch go build -ldflags '$(ldflags)' -o dist/$$arch/ ./controller ./speaker && \
+		$(image) -program dist/$$arch/controller -arch $$arch -tag $(IMAGES)/controller:$(VERSION) -output dist/controller-$$arch.tar && \
+		$(image) -program dist/$$arch/speaker -user 0 -arch $$arch -tag $(IMAGES)/speaker:$(VERSION) -output dist/speaker-$$arch.tar || exit 1; \
+	done
+
+.PHONY: soak
+soak: doctor-test $(testsum) $(lab) ## a cluster in which nothing happens must stay calm, for DURATION (10m)
+	@DURATION='$(or $(DURATION),10m)' $(again) e2e SCENE=steady
 
 # ---- for those who change Berth
 
@@ -112,6 +131,7 @@ lint: doctor-build
 	@$(tool) golangci-lint run --allow-parallel-runners ./...
 	@cd e2e && $(tool) golangci-lint run --allow-parallel-runners ./...
 	@cd hack/tools && $(tool) golangci-lint run --allow-parallel-runners ./...
+	@cd hack/image && $(tool) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: generate
 generate: doctor-build ## write the generated files anew

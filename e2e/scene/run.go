@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,9 +20,18 @@ import (
 // quietNodes is how many nodes the lab that quiet scenes share has.
 const quietNodes = 4
 
+// soak is for how long a scene watches that nothing happens, unless the environment's DURATION says otherwise.
+const soak = "20s"
+
+func duration() string { return cmp.Or(os.Getenv("DURATION"), soak) }
+
 // limits bound a scene's run: far above what a scene of the sort may take, so that only a hanging one meets it.
 func limits() map[Sort]time.Duration {
-	return map[Sort]time.Duration{Quiet: 2 * time.Minute, Loud: 3 * time.Minute, Timed: 10 * time.Minute}
+	watched, err := time.ParseDuration(duration())
+	if err != nil {
+		watched = 0 // the scene itself says what is wrong with it
+	}
+	return map[Sort]time.Duration{Quiet: 2 * time.Minute, Loud: 3 * time.Minute, Timed: 10*time.Minute + watched}
 }
 
 // Runner runs scenes and keeps account of them. Its methods may be called from parallel tests.
@@ -187,6 +197,7 @@ func (r *Runner) furnish(t *testing.T, env *testscript.Env, s *Scene) error {
 	}
 	values := variables(slot)
 	values["NS"] = s.namespace
+	values["DURATION"] = duration()
 	for name, value := range values {
 		env.Setenv(name, value)
 	}
