@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berthlb/berth/e2e/lab"
@@ -49,7 +50,7 @@ func (b *Bench) allocate(ctx context.Context, count int) error {
 	if err := b.lab.StartController(ctx, controllerName, lab.Extra{}); err != nil {
 		return err
 	}
-	if err := b.stopController(); err != nil {
+	if err := b.stopController(ctx); err != nil {
 		return err
 	}
 	if err := b.makeServices(ctx, count, corev1.ServiceExternalTrafficPolicyCluster); err != nil {
@@ -137,7 +138,7 @@ func (b *Bench) allocateOnce(ctx context.Context, who party, count int) (allocat
 		return allocation{}, err
 	}
 	if who == berthParty {
-		if err := b.stopController(); err != nil {
+		if err := b.stopController(ctx); err != nil {
 			return allocation{}, err
 		}
 	}
@@ -239,7 +240,7 @@ func (b *Bench) controllerWrites(since time.Time) ([]audit.Write, error) {
 	return wanted, nil
 }
 
-func (b *Bench) stopController() error {
+func (b *Bench) stopController(ctx context.Context) error {
 	process, err := b.lab.ControllerProcess(controllerName)
 	if err != nil {
 		return err
@@ -250,5 +251,33 @@ func (b *Bench) stopController() error {
 	if err := process.Err(); err != nil {
 		return errors.Join(errors.New("the controller did not end well"), err)
 	}
-	return nil
+	return b.awaitLease(ctx)
+}
+
+// awaitLease waits until the Lease can be taken at once: what is measured is not how the controller before it ended. One
+// that was not given back is waited for, and said.
+func (b *Bench) awaitLease(ctx context.Context) error {
+	said := false
+	return until(ctx, func(ctx context.Context) error {
+		lease, err := b.lab.API().CoordinationV1().Leases(lab.BerthNamespace).Get(ctx, "berth-controller", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil // it was stopped before it could ask for the Lease
+		}
+		if err != nil {
+			return err
+		}
+		spec := lease.Spec
+		if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+			return nil
+		}
+		end := spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)
+		if time.Now().After(end) {
+			return nil
+		}
+		if !said {
+			said = true
+			b.printf("the stopped controller did not give its Lease back: waiting %s ms for its end\n", ms(time.Until(end)))
+		}
+		return fmt.Errorf("the Lease is held until %s", end)
+	})
 }
