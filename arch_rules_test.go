@@ -66,6 +66,7 @@ func layers() []layer {
 		// The lab sees what a user sees: the API, and the tables that people are shown.
 		{pattern: "e2e/cluster"},
 		{pattern: "e2e/...", arrows: []string{"api/...", "internal/view"}},
+		{pattern: "hack/image"},
 		{pattern: "hack/tools/..."},
 	}
 	// A shell knows no other shell: what it needs of one is a small interface of its own, filled by main.

@@ -51,9 +51,9 @@ func (a *Assigner) list(ctx context.Context) error {
 	a.known = map[cluster.Name]*known{}
 	a.mu.Unlock()
 	for {
-		page, err := a.Services.Services(metav1.NamespaceAll).List(ctx, options)
+		page, err := a.Services.Page(ctx, options)
 		if err != nil {
-			return err //nolint:wrapcheck // see adopt
+			return err //nolint:wrapcheck // says it all
 		}
 		a.mu.Lock()
 		a.floor = page.ResourceVersion

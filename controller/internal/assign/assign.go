@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/internal/compile"
@@ -39,7 +38,7 @@ type Options struct {
 	// ServiceCIDRs is false where the API server does not serve that kind (before Kubernetes 1.33).
 	ServiceCIDRs bool
 	// Services is the API server itself, not a cache of it.
-	Services typedcorev1.ServicesGetter
+	Services kube.ServiceReader
 	Writer   StatusWriter
 	Events   Recorder
 	Metrics  *Metrics

@@ -65,7 +65,7 @@ func begin(t *testing.T, api *api) *process {
 	p.Assigner = assign.New(assign.Options{
 		Class:     compile.Options{LoadBalancerClass: v1beta1.LoadBalancerClass, Default: true},
 		Informers: &informers{api: api, ctx: ctx},
-		Services:  api,
+		Services:  kube.NewServiceReader(api),
 		Writer:    kube.NewServiceWriter(api, func() error { return nil }, time.Now),
 		Events:    p.events,
 		Metrics:   assign.NewMetrics(prometheus.NewRegistry()),

@@ -148,11 +148,7 @@ func (a *Assigner) takeLive(name cluster.Name, live *corev1.Service) {
 func (a *Assigner) get(ctx context.Context, name cluster.Name) (*corev1.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.WriteTimeout)
 	defer cancel()
-	live, err := a.Services.Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // only looked at
-	}
-	return live, nil
+	return a.Services.Get(ctx, name.Namespace, name.Name) //nolint:wrapcheck // only looked at
 }
 
 func isGone(err error) bool { return err != nil && apierrors.IsNotFound(err) }
