@@ -1,6 +1,7 @@
 package announced
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -9,42 +10,64 @@ import (
 	"github.com/berthlb/berth/internal/cluster"
 )
 
-// factsFrom reads the facts that speakers publish. A speaker is alive if more than half of the others see it: its own
-// object cannot say that it has died. Where nobody sees anybody, as between two nodes whose gossip is cut, each goes on
-// alone (rule P2), and so all are taken at their word.
+// factsFrom reads the facts that speakers publish, those that are alive as members and the others as down.
 func factsFrom(speakers map[string]*v1beta1.Speaker) cluster.Facts {
-	all := cluster.Facts{Members: map[string]*cluster.Member{}, Down: map[string]bool{}}
-	seen := cluster.Facts{Members: map[string]*cluster.Member{}, Down: map[string]bool{}}
+	facts := cluster.Facts{Members: map[string]*cluster.Member{}, Down: map[string]bool{}}
+	joined := map[string]map[string]bool{} // speaker → those it sees
 	for name, speaker := range speakers {
-		if speaker.Status.GossipAddress == "" {
-			continue // has not joined yet
+		if speaker.Status.GossipAddress != "" {
+			joined[name] = setOf(speaker.Status.Members)
 		}
-		all.Members[name] = member(name, &speaker.Status)
-		if seenByOthers(name, speakers) {
-			seen.Members[name] = all.Members[name]
+	}
+	alive := living(joined)
+	for name := range joined {
+		if alive[name] {
+			facts.Members[name] = member(name, &speakers[name].Status)
 		} else {
-			seen.Down[name] = true
+			facts.Down[name] = true
 		}
 	}
-	if len(seen.Members) == 0 {
-		return all
-	}
-	return seen
+	return facts
 }
 
-// seenByOthers is true if more than half of the other speakers that have joined list it as a member.
-func seenByOthers(name string, speakers map[string]*v1beta1.Speaker) bool {
-	others, seen := 0, 0
-	for other, speaker := range speakers {
-		if other == name || speaker.Status.GossipAddress == "" {
-			continue
+// living are the speakers that are alive. A dead one's own object goes on saying what it saw last, so it is not asked
+// about itself, and, once it is found dead, about nobody else: the one seen by the smallest part of the others is taken
+// out as long as that is half of them or less. Where nobody sees anybody, as between two nodes whose gossip is cut, each
+// goes on alone (rule P2), and so all are alive.
+func living(sees map[string]map[string]bool) map[string]bool {
+	alive := make(map[string]bool, len(sees))
+	for name := range sees {
+		alive[name] = true
+	}
+	names := slices.Sorted(maps.Keys(sees))
+	for first := true; len(alive) > 1; first = false {
+		least, worst, most := "", len(sees), 0
+		for _, name := range names {
+			if !alive[name] {
+				continue
+			}
+			seen := observers(name, alive, sees)
+			if most = max(most, seen); seen < worst {
+				least, worst = name, seen
+			}
 		}
-		others++
-		if slices.Contains(speaker.Status.Members, name) {
+		if (first && most == 0) || 2*worst > len(alive)-1 {
+			break
+		}
+		delete(alive, least)
+	}
+	return alive
+}
+
+// observers is how many of the living, but for itself, see a speaker.
+func observers(name string, alive map[string]bool, sees map[string]map[string]bool) int {
+	seen := 0
+	for other := range alive {
+		if other != name && sees[other][name] {
 			seen++
 		}
 	}
-	return others == 0 || 2*seen > others
+	return seen
 }
 
 // member is what a speaker's object says of it.
