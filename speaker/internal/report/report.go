@@ -17,9 +17,10 @@ import (
 
 // The budget of writes, so that a hundred speakers do not burden the API server.
 const (
-	burst = 5
-	every = 10 * time.Second
-	retry = 2 * time.Second
+	burst  = 5
+	every  = 10 * time.Second
+	retry  = 2 * time.Second
+	settle = 400 * time.Millisecond // after a change: a start is several in a row, and one write
 )
 
 // MaxAddresses is how many addresses a Speaker object lists.
@@ -65,7 +66,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		if written != nil && reflect.DeepEqual(*written, status) {
 			continue
 		}
-		if limiter.Wait(ctx) != nil {
+		if !pause(ctx, settle) || limiter.Wait(ctx) != nil {
 			return nil
 		}
 		status = r.latest(status)
@@ -97,13 +98,21 @@ func (r *Reporter) write(ctx context.Context, limiter *rate.Limiter, status v1be
 			r.log.Error(err, "cannot write this node's Speaker object, will go on trying")
 			logged = true
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, retry) {
 			return fmt.Errorf("write Speaker object: %w", ctx.Err())
-		case <-time.After(retry):
 		}
 		if err := limiter.Wait(ctx); err != nil {
 			return fmt.Errorf("write Speaker object: %w", err)
 		}
+	}
+}
+
+// pause waits; false if the context ended before.
+func pause(ctx context.Context, duration time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(duration):
+		return true
 	}
 }

@@ -89,6 +89,21 @@ func TestAFlappingStateIsWrittenSparinglyAndEndsRight(t *testing.T) {
 	}
 }
 
+func TestAStartIsOneWrite(t *testing.T) {
+	t.Parallel()
+	writer := &recorder{}
+	inBubble(t, writer, func(r *report.Reporter) {
+		for members := range int32(4) { // the others are met one after another
+			r.Set(v1beta1.SpeakerStatus{MembersSeen: members})
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+	})
+	if got := writer.members(); len(got) != 1 || got[0] != 3 {
+		t.Errorf("four changes within 200 ms were written as %v, want the last, once", got)
+	}
+}
+
 func TestAFailedWriteIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	writer := &recorder{failures: 2}
