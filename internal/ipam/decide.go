@@ -328,7 +328,7 @@ func pending(service *cluster.Service, refusals []answer) reason.Reason {
 		return *reason.New(reason.NoPool, "the Service has no IP family yet")
 	}
 	first := refusals[0]
-	if len(service.Families) > 1 && !strings.Contains(first.refusal.Message, first.family.String()) {
+	if len(service.Families) > 1 && first.refusal != service.RequestProblem && !strings.Contains(first.refusal.Message, first.family.String()) {
 		return *reason.New(first.refusal.Word, "%s: %s", first.family, first.refusal.Message)
 	}
 	return *first.refusal
