@@ -102,6 +102,12 @@ func TestArchitectureRulesFire(t *testing.T) {
 		},
 		"goroutine in core": {"Law 1.", "internal/announce/x.go", "package announce\nfunc f() { go f() }", "goroutine"},
 
+		"sleep": {
+			"A time that is long enough here is too short elsewhere.", "internal/kube/x_test.go",
+			"package kube\nimport \"time\"\nfunc f() { time.Sleep(1) }",
+			"sleeps in line 3",
+		},
+
 		"client in shell": {
 			"Only kube writes.", "controller/internal/assign/x.go",
 			"package assign\nimport \"sigs.k8s.io/controller-runtime/pkg/client\"\ntype a struct{ c client.Client }",
@@ -160,6 +166,10 @@ func TestArchitectureRulesAllow(t *testing.T) {
 		"reader": {
 			"Reading is everybody's.", "controller/internal/assign/x.go",
 			"package assign\nimport \"sigs.k8s.io/controller-runtime/pkg/client\"\ntype a struct{ c client.Reader }",
+		},
+		"made-up clock": {
+			"Under synctest sleeping is how time passes.", "internal/kube/x_test.go",
+			"package kube\nimport (\n\"testing/synctest\"\n\"time\"\n)\nfunc f() { time.Sleep(1) }\nvar _ = synctest.Wait",
 		},
 		"error": {"Errors are variables.", "internal/kube/x.go", "package kube\nimport \"errors\"\nvar errGone = errors.New(`gone`)"},
 		"embedded file": {

@@ -35,7 +35,7 @@ func violations(s source) []string {
 	if !known {
 		return []string{s.dir + ": no layer in arch_rules_test.go matches this folder: say there what it may import"}
 	}
-	found := checkFolder(s)
+	found := append(checkFolder(s), checkSleep(s)...)
 	if s.isTest() {
 		return found
 	}
@@ -61,6 +61,18 @@ func checkFolder(s source) []string {
 		if slices.Contains(vague(), part) {
 			return []string{s.violation("a folder named %s says nothing of what is in it: name it for its one idea", part)}
 		}
+	}
+	return nil
+}
+
+// checkSleep refuses to wait for a time where something else is awaited. Under testing/synctest, where the clock is made
+// up, sleeping is how time passes.
+func checkSleep(s source) []string {
+	if matches("e2e/...", s.dir) || slices.Contains(s.imports(), "testing/synctest") {
+		return nil
+	}
+	for _, line := range s.uses("time", []string{"Sleep"}) {
+		return []string{s.violation("sleeps in line %d: wait for what is awaited, or use testing/synctest", line)}
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func TestDoctor(t *testing.T) {
 func machine(t *testing.T, programs map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
-	for _, name := range strings.Fields("awk cat chmod cut df dirname find grep head id mkdir mv rm sed sh tr") {
+	for name := range strings.FieldsSeq("awk cat chmod cut df dirname find grep head id mkdir mv rm sed sh tr") {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Skipf("needs %s, which every Debian has: %v", name, err)
@@ -112,7 +112,7 @@ func machine(t *testing.T, programs map[string]string) string {
 		if err := os.RemoveAll(path); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestSteps(t *testing.T) {
 // script runs a script of the repository with nothing but env around it.
 func script(t *testing.T, env []string, name string, args ...string) (out string, code int) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "/bin/sh", append([]string{name}, args...)...) //nolint:gosec // ours
+	command := exec.CommandContext(t.Context(), "/bin/sh", append([]string{name}, args...)...)
 	command.Env = env
 	text, err := command.CombinedOutput()
 	var exit *exec.ExitError
