@@ -41,7 +41,8 @@ func parseFlags(args []string) (*flags, error) {
 	if f.version {
 		return f, nil
 	}
-	return f, f.check()
+	err := f.check()
+	return f, err
 }
 
 // check says what is missing, with the setting to mend.

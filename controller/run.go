@@ -48,7 +48,7 @@ func run(ctx context.Context, options *flags, log logr.Logger) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return health.serve(ctx) })
 	group.Go(func() error { return live(ctx, config, options, health, log) })
-	return group.Wait() //nolint:wrapcheck // both are ours
+	return group.Wait()
 }
 
 // restConfig is how to reach the API server. The number of requests is bounded where they are made, and the API server
@@ -119,7 +119,7 @@ func newLease(config *rest.Config, options *flags) (*kube.Lease, error) {
 func newManager(config *rest.Config, lease *kube.Lease, log logr.Logger) (manager.Manager, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	duration, deadline, retry, grace := leaseDuration, renewDeadline, retryPeriod, shutdownGrace
 	runs, err := manager.New(config, manager.Options{
@@ -187,7 +187,7 @@ func (p *parts) assemble(ctx context.Context) error {
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 				return nil // the end came first
 			}
-			return reporter.Run(ctx) //nolint:wrapcheck // ours
+			return reporter.Run(ctx)
 		}),
 		manager.RunnableFunc(p.gossipSecret),
 	)

@@ -12,8 +12,8 @@ import (
 )
 
 // listen opens the port of the health and metrics endpoints.
-func (s *speaker) listen(address string) (net.Listener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("open %s for health and metrics (--listen): %w", address, err)
 	}

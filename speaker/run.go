@@ -76,7 +76,7 @@ func run(ctx context.Context, options *flags, log logr.Logger) error {
 	if s.boot, err = bootID(); err != nil {
 		return err
 	}
-	health, err := s.listen(options.listen)
+	health, err := listen(ctx, options.listen)
 	if err != nil {
 		return err
 	}

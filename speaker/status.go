@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -81,7 +80,7 @@ func links(list []cluster.Link) []v1beta1.SpeakerLink {
 func texts(list []netip.Addr) []string {
 	shown := make([]string, 0, min(len(list), report.MaxAddresses))
 	for _, address := range list[:cap(shown)] {
-		shown = append(shown, fmt.Sprint(address))
+		shown = append(shown, address.String())
 	}
 	return shown
 }

@@ -35,7 +35,7 @@ type SpeakerList struct {
 // SpeakerStatus is what a speaker reports: changes of state within a second, the rest at most every 30 seconds.
 type SpeakerStatus struct {
 	// conditions: Ready tells whether the speaker can announce, and what keeps it from it. Example: [{type: Ready,
-	// status: "False", reason: NoGossipKey}].
+	// status: "False", reason: NoNetRaw}].
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -114,7 +114,7 @@ func (b *Bench) answerTrial(ctx context.Context, name string) (t answerTrial, er
 		}
 		var ok bool
 		if address, ok = addressOf(service); !ok {
-			return fmt.Errorf("Service %s has no address: %v", name, service.Status.Conditions)
+			return fmt.Errorf("the Service %s has no address: %v", name, service.Status.Conditions)
 		}
 		return nil
 	})

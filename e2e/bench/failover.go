@@ -195,7 +195,9 @@ func (b *Bench) failoverTrial(ctx context.Context, cause Cause, owners map[netip
 }
 
 // awaitSuccessors waits for a frame about each address from another node than the lost one, and for the client.
-func (b *Bench) awaitSuccessors(ctx context.Context, meter *gap.Meter, lost time.Time, moved []netip.Addr, name string) (times map[netip.Addr]time.Time, err error) {
+func (b *Bench) awaitSuccessors(
+	ctx context.Context, meter *gap.Meter, lost time.Time, moved []netip.Addr, name string,
+) (times map[netip.Addr]time.Time, err error) {
 	fromOthers := func(f frames.Frame) bool { return b.lab.NameOf(f.Source.String()) != name }
 	err = until(ctx, func(context.Context) error {
 		times = firsts(b.lab.Client().Frames(lost), moved, fromOthers)

@@ -3,7 +3,6 @@ package bench
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berthlb/berth/e2e/lab/frames"
@@ -49,7 +48,7 @@ func busiest(owners map[netip.Addr]string) (host string, owned []netip.Addr) {
 		by[name] = append(by[name], address)
 	}
 	for name, addresses := range by {
-		if len(addresses) > len(owned) || len(addresses) == len(owned) && strings.Compare(name, host) < 0 {
+		if len(addresses) > len(owned) || len(addresses) == len(owned) && name < host {
 			host, owned = name, addresses
 		}
 	}

@@ -56,6 +56,12 @@ func (r Record) After(cause time.Time) Gap {
 			g.End = a.End
 		}
 	}
+	r.count(&g)
+	return g
+}
+
+// count counts the attempts that failed in a gap, and after it.
+func (r Record) count(g *Gap) {
 	for _, a := range r {
 		switch {
 		case a.Err == nil || g.Begin.IsZero() || a.Begin.Before(g.Begin):
@@ -65,7 +71,6 @@ func (r Record) After(cause time.Time) Gap {
 			g.Relapses++
 		}
 	}
-	return g
 }
 
 // First answers the attempt that was the first to succeed.

@@ -71,7 +71,7 @@ func (l *Lab) start(ctx context.Context) error {
 	if l.authority, err = pki.New(filepath.Join(l.dir, "pki")); err != nil {
 		return err
 	}
-	if l.gossipPort, err = freePort(); err != nil {
+	if l.gossipPort, err = freePort(ctx); err != nil {
 		return err
 	}
 	if err := l.startAPIServer(ctx); err != nil {
@@ -88,13 +88,12 @@ func (l *Lab) startAPIServer(ctx context.Context) error {
 	var ports [3]int
 	for i := range ports {
 		var err error
-		if ports[i], err = freePort(); err != nil {
+		if ports[i], err = freePort(ctx); err != nil {
 			return err
 		}
 	}
-	etcd := fmt.Sprintf("http://%s:%d", host, ports[0])
-	peer := fmt.Sprintf("http://%s:%d", host, ports[1])
-	l.server = fmt.Sprintf("https://%s:%d", host, ports[2])
+	etcd, peer := "http://"+at(ports[0]), "http://"+at(ports[1])
+	l.server = "https://" + at(ports[2])
 	err := l.runCluster("etcd", "--data-dir", filepath.Join(l.dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", etcd, "--advertise-client-urls", etcd, "--listen-peer-urls", peer,
 		"--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
@@ -233,7 +232,7 @@ func (l *Lab) until(ctx context.Context, what string, ask func(context.Context) 
 
 // ready is an error until the process behind an address says that it is ready.
 func ready(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", address, err)
 	}
@@ -248,9 +247,12 @@ func ready(ctx context.Context, address string) error {
 	return nil
 }
 
+// at is a port of the address that everything but the speakers is on.
+func at(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
 // freePort is a TCP port of loopback that nobody uses at this moment.
-func freePort() (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", host+":0")
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", host+":0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}

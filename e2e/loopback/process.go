@@ -66,7 +66,7 @@ func (l *Lab) run(name, path string, line []string) error {
 
 // StartController starts a controller and waits until it is ready.
 func (l *Lab) StartController(ctx context.Context, name string) error {
-	port, err := freePort()
+	port, err := freePort(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (l *Lab) StartController(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	listen := net.JoinHostPort(host, strconv.Itoa(port))
+	listen := at(port)
 	err = l.run("controller-"+name, l.programs.Berth["controller"],
 		[]string{"controller", "--kubeconfig", kubeconfig, "--namespace", lab.BerthNamespace, "--listen", listen})
 	if err != nil {

@@ -95,7 +95,7 @@ func benchSelectors(spec *v1beta1.L2AdvertisementSpec, i int) {
 // benchSlice is the i-th slice, with the endpoints of the like-th: a Service has two, for its endpoints on random nodes,
 // 3 in the one and 2 in the other. Services that share an address have the same pods.
 func benchSlice(i, like int) *discoveryv1.EndpointSlice {
-	random := rand.New(rand.NewPCG(uint64(benchGroup(like/2)), uint64(like%2))) //nolint:gosec // the same cluster in every run
+	random := rand.New(rand.NewPCG(uint64(benchGroup(like/2)), uint64(like%2)))
 	var endpoints []discoveryv1.Endpoint
 	for range (benchEndpoints + 1 - i%2) / 2 {
 		endpoints = append(endpoints, lbtest.Endpoint(benchNode(random.IntN(benchNodes)), true))

@@ -138,22 +138,31 @@ func (l *Ledger) refuse(service *cluster.Service, address netip.Addr, current he
 	case holds:
 		return pool, nil
 	}
-	if pool == nil {
-		return nil, reason.New(reason.NotInPool, "%s is in no pool", address)
-	}
-	if !l.open(pool, service) {
-		return nil, notOpen(pool)
-	}
-	if why := l.skip.why(address); why != "" {
-		return nil, reason.New(reason.AddressSkipped, "%s of pool %s is %s", address, pool.Name, why)
-	}
-	if pool.free(cluster.FamilyOf(address)).skips(address) {
-		return nil, reason.New(reason.AddressSkipped, "%s is left out by pool %s: avoidBuggyIPs", address, pool.Name)
-	}
-	if other := l.heldByAnother(service, address); other != nil {
-		return nil, reason.New(reason.AddressInUse, "%s is held by Service %s", address, other.Name)
+	if why := l.refuseFresh(service, address, pool); why != nil {
+		return nil, why
 	}
 	return pool, nil
+}
+
+// refuseFresh says why the Service cannot have an address that it does not hold; nil if it can. pool is the one that
+// contains it.
+func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool *poolIndex) *reason.Reason {
+	if pool == nil {
+		return reason.New(reason.NotInPool, "%s is in no pool", address)
+	}
+	if !l.open(pool, service) {
+		return notOpen(pool)
+	}
+	if why := l.skip.why(address); why != "" {
+		return reason.New(reason.AddressSkipped, "%s of pool %s is %s", address, pool.Name, why)
+	}
+	if pool.free(cluster.FamilyOf(address)).skips(address) {
+		return reason.New(reason.AddressSkipped, "%s is left out by pool %s: avoidBuggyIPs", address, pool.Name)
+	}
+	if other := l.heldByAnother(service, address); other != nil {
+		return reason.New(reason.AddressInUse, "%s is held by Service %s", address, other.Name)
+	}
+	return nil
 }
 
 // notOpen is the reason that a pool is for others.

@@ -70,11 +70,11 @@ type holders struct {
 type Outcome uint8
 
 const (
-	// Written: the status is as decided, whether it was written now or needed no writing.
+	// Written means: the status is as decided, whether it was written now or needed no writing.
 	Written Outcome = iota
-	// NotWritten: the status is certainly as it was before.
+	// NotWritten means: the status is certainly as it was before.
 	NotWritten
-	// Unknown: the request went out and no answer came back. Old and new addresses stay held until a later write or
+	// Unknown means: the request went out and no answer came back. Old and new addresses stay held until a later write or
 	// look at the live object settles it.
 	Unknown
 )

@@ -197,8 +197,8 @@ func (w *world) make(name cluster.Name) {
 }
 
 func (w *world) change() {
-	name, any := w.pick()
-	if !any {
+	name, found := w.pick()
+	if !found {
 		w.t.Skip("no Service")
 	}
 	changed := *w.live[name].service
@@ -210,8 +210,8 @@ func (w *world) change() {
 }
 
 func (w *world) remove() {
-	name, any := w.pick()
-	if !any {
+	name, found := w.pick()
+	if !found {
 		w.t.Skip("no Service")
 	}
 	delete(w.live, name)
@@ -221,8 +221,8 @@ func (w *world) remove() {
 
 // makeAnew deletes a Service and makes another under its name before anybody has seen the deletion.
 func (w *world) makeAnew() {
-	name, any := w.pick()
-	if !any || w.writes[name] != nil {
+	name, found := w.pick()
+	if !found || w.writes[name] != nil {
 		w.t.Skip("no Service, or busy")
 	}
 	delete(w.open, name)
@@ -496,11 +496,9 @@ func (w *world) conclude(name cluster.Name, outcome ipam.Outcome) {
 // land lets a write arrive whose outcome is unknown.
 func (w *world) land() {
 	for _, name := range slices.SortedFunc(maps.Keys(w.open), cluster.Name.Compare) {
-		for _, write := range w.open[name] {
-			if w.apply(write) {
-				w.due[name] = true
-				return
-			}
+		if slices.ContainsFunc(w.open[name], w.apply) {
+			w.due[name] = true
+			return
 		}
 	}
 	w.t.Skip("nothing on its way")

@@ -285,7 +285,7 @@ func (t *twin) automatic(s *cluster.Service, family cluster.Family) (*given, rea
 
 // lowest tries every address of the pools.
 func (t *twin) lowest(s *cluster.Service, family cluster.Family, pools []*cluster.Pool) (*given, reason.Word) {
-	any := false
+	exists := false
 	for _, pool := range pools {
 		if pool.Problem != nil {
 			continue
@@ -298,14 +298,14 @@ func (t *twin) lowest(s *cluster.Service, family cluster.Family, pools []*cluste
 				if t.poolOf(address) != pool {
 					continue // an older pool has it
 				}
-				any = true
+				exists = true
 				if !t.skipped(address) && !t.takenFor(s, address) && !t.ownOther(s, address) {
 					return &given{address, pool.Name}, ""
 				}
 			}
 		}
 	}
-	if any {
+	if exists {
 		return nil, reason.PoolFull
 	}
 	return nil, reason.NoPool

@@ -33,13 +33,13 @@ const WriteTimeout = 2 * time.Second
 type Outcome uint8
 
 const (
-	// Unchanged: the object says all that already; nothing was sent.
+	// Unchanged means: the object says all that already; nothing was sent.
 	Unchanged Outcome = iota
-	// Written: the API server has confirmed it.
+	// Written means: the API server has confirmed it.
 	Written
-	// NotWritten: it was refused, or not sent. The object at hand is not the newest one.
+	// NotWritten means: it was refused, or not sent. The object at hand is not the newest one.
 	NotWritten
-	// Unknown: it was sent and no answer came back.
+	// Unknown means: it was sent and no answer came back.
 	Unknown
 )
 

@@ -94,16 +94,16 @@ func (r *Recorder) run(ctx context.Context) {
 		case event := <-r.queue:
 			r.write(ctx, event)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
-			defer cancel()
-			r.drain(last)
+			r.drain(context.WithoutCancel(ctx))
 			return
 		}
 	}
 }
 
-// drain writes what waits.
+// drain writes what waits, for as long as one write may take.
 func (r *Recorder) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
 	for {
 		select {
 		case event := <-r.queue:

@@ -51,7 +51,7 @@ func (l *Lease) note(record resourcelock.LeaderElectionRecord, send func() error
 		l.set(time.Time{})
 	}
 	if err := send(); err != nil {
-		return err //nolint:wrapcheck // the election looks at the error itself
+		return err // as it is: the election looks at the error itself
 	}
 	if ours {
 		l.set(begun)

@@ -19,8 +19,8 @@ type ObjectWriter struct {
 }
 
 // NewObjectWriter makes a writer. permit says, before each write, why it may not be sent now: see Lease.Permit.
-func NewObjectWriter(client client.Client, permit func() error) *ObjectWriter {
-	return &ObjectWriter{client: client, permit: permit}
+func NewObjectWriter(api client.Client, permit func() error) *ObjectWriter {
+	return &ObjectWriter{client: api, permit: permit}
 }
 
 // SetPoolStatus writes the whole status of a pool.

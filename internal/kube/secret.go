@@ -14,7 +14,7 @@ import (
 // The Secret with which the speakers encrypt their gossip. Speakers read every key of it; the controller makes it with
 // one.
 const (
-	GossipSecret = "berth-gossip" //nolint:gosec // the name of a Secret, not one
+	GossipSecret = "berth-gossip"
 	gossipKey    = "key"
 	gossipBytes  = 32 // AES-256
 )

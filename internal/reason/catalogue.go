@@ -55,7 +55,6 @@ const (
 // The reasons of the condition Ready of speakers.
 const (
 	Announcing     Word = "Announcing"
-	NoGossipKey    Word = "NoGossipKey"
 	NoNetRaw       Word = "NoNetRaw"
 	MembersMissing Word = "MembersMissing"
 )
@@ -109,7 +108,6 @@ func Catalogue() []Entry {
 		{NotConfirmed, Warning, "The speaker that should answer for the address has not reported that it does."},
 
 		{Announcing, Normal, "The speaker announces what it owns."},
-		{NoGossipKey, Waiting, "The Secret with the gossip key does not exist yet: the controller makes it."},
 		{NoNetRaw, Warning, "The speaker may not open raw sockets and cannot answer ARP: it needs the capability NET_RAW."},
 		{MembersMissing, Warning, "The speaker sees fewer speakers alive than there are."},
 	}

@@ -19,9 +19,7 @@ import (
 
 // pending are the words that no code gives yet, because it is still being written. A word that is given must not be here.
 func pending() []string {
-	return []string{
-		"NoGossipKey", // of the speaker's start, until the controller has made the Secret
-	}
+	return nil
 }
 
 // TestEveryConstantIsInTheCatalogue reads the sources: a constant that is not in the catalogue has no severity and no

@@ -5,6 +5,7 @@ package announced
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -124,10 +125,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 // changes are the conditions that differ from what is recorded, first-time ones first.
 func (r *Reporter) changes() []Condition {
 	r.mu.Lock()
-	speakers := make(map[string]*v1beta1.Speaker, len(r.speakers))
-	for name, speaker := range r.speakers {
-		speakers[name] = speaker
-	}
+	speakers := maps.Clone(r.speakers)
 	r.mu.Unlock()
 	snapshot := r.store.Snapshot(factsFrom(speakers), r.now())
 	table := announce.Decide(snapshot)

@@ -83,7 +83,7 @@ func speaker(node string, members []string, addresses ...string) *v1beta1.Speake
 		Status: v1beta1.SpeakerStatus{
 			GossipAddress: "192.0.2.1:7948", ProxyReady: true, Members: members,
 			Links:       []v1beta1.SpeakerLink{{Name: "eth0", MAC: "02:00:5e:00:53:01", Subnets: []string{"192.0.2.0/24"}}},
-			L2Addresses: addresses, L2AddressCount: int32(len(addresses)), //nolint:gosec // a handful
+			L2Addresses: addresses, L2AddressCount: int32(len(addresses)),
 		},
 	}
 }
@@ -129,7 +129,7 @@ func TestConditionFollowsTheSpeakers(t *testing.T) {
 		go func() { defer close(done); _ = reporter.Run(ctx) }()
 		expect := func(what string, after time.Duration, want ...string) {
 			t.Helper()
-			time.Sleep(after) // fake time
+			time.Sleep(after) // in fake time
 			if diff := cmp.Diff(want, board.take()); diff != "" {
 				t.Errorf("%s: writes differ (-want +got):\n%s", what, diff)
 			}

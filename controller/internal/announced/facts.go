@@ -51,7 +51,7 @@ func living(sees map[string]map[string]bool) map[string]bool {
 				least, worst = name, seen
 			}
 		}
-		if (first && most == 0) || 2*worst > len(alive)-1 {
+		if (first && most == 0) || 2*worst >= len(alive) {
 			break
 		}
 		delete(alive, least)

@@ -53,7 +53,7 @@ func (a *Assigner) list(ctx context.Context) error {
 	for {
 		page, err := a.Services.Page(ctx, options)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		a.mu.Lock()
 		a.floor = page.ResourceVersion

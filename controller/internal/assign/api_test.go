@@ -128,7 +128,7 @@ func (a *api) overwrite(namespace, name, manager string, addresses ...string) {
 	}
 	a.manager[key] = manager
 	fresh.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: manager, Time: &metav1.Time{Time: time.Now()}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:loadBalancer":{}}}`)},
+		Manager: manager, Time: &metav1.Time{Time: time.Now()}, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:loadBalancer":{}}}`),
 	}}
 	a.store(key, fresh)
 }

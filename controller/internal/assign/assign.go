@@ -107,7 +107,7 @@ func (a *Assigner) Start(ctx context.Context) error {
 	}
 	if err := a.adopt(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the end came first
+			return nil // the end came first
 		}
 		return err
 	}
@@ -164,8 +164,8 @@ func (a *Assigner) next() (job, bool) {
 			a.wake(a.ledger.Plan())
 			a.Changed()
 		}
-		name, any := a.queue.next()
-		if !any {
+		name, isDue := a.queue.next()
+		if !isDue {
 			a.work.Wait()
 			continue
 		}

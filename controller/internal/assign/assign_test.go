@@ -89,14 +89,13 @@ func begin(t *testing.T, api *api) *process {
 
 // rest lets fake time pass until nothing happens any more.
 func rest() {
-	time.Sleep(10 * time.Second) // fake: the tests run in a synctest bubble
+	time.Sleep(10 * time.Second) // in fake time
 	synctest.Wait()
 }
 
 // inBubble runs a test with fake time.
 func inBubble(t *testing.T, test func(t *testing.T, api *api)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(t, newAPI()) })
 }
 
@@ -154,6 +153,7 @@ func expectLines(t *testing.T, what string, want, got []string) {
 }
 
 func TestAssignsOldestFirstAndSaysSoOnce(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.10-192.0.2.11"))
 		for i, name := range []string{"d", "c", "b", "a"} {
@@ -182,6 +182,7 @@ func TestAssignsOldestFirstAndSaysSoOnce(t *testing.T) {
 }
 
 func TestF20AndF21FreedAddressGoesToTheOldestThatWaits(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.10"))
 		api.put(object("a", 1))
@@ -198,6 +199,7 @@ func TestF20AndF21FreedAddressGoesToTheOldestThatWaits(t *testing.T) {
 }
 
 func TestF01AndF02RestartWritesNothing(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.10-192.0.2.12", "2001:db8::/126"))
 		both := func(s *corev1.Service) {
@@ -230,9 +232,11 @@ func TestF01AndF02RestartWritesNothing(t *testing.T) {
 }
 
 func TestF22LeavingIsTidied(t *testing.T) {
+	t.Parallel()
 	leave := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }
 	for name, down := range map[string]bool{"while the controller runs": false, "while it is down": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			inBubble(t, func(t *testing.T, api *api) {
 				api.set(lbtest.PoolObject("public", "192.0.2.10"))
 				api.put(object("a", 1))
@@ -257,6 +261,7 @@ func TestF22LeavingIsTidied(t *testing.T) {
 }
 
 func TestA1DeletionWithFinalizerFreesTheAddress(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.10"))
 		api.put(object("a", 1))
@@ -271,6 +276,7 @@ func TestA1DeletionWithFinalizerFreesTheAddress(t *testing.T) {
 }
 
 func TestF132ClassesOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.0/28"))
 		class := func(name string) func(*corev1.Service) {
@@ -294,6 +300,7 @@ func TestF132ClassesOfOthersAreLeftAlone(t *testing.T) {
 }
 
 func TestF06NoPoolsNoWrites(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.put(object("foreign", 1))
 		api.overwrite("shop", "foreign", "other", "192.0.2.33")
@@ -306,6 +313,7 @@ func TestF06NoPoolsNoWrites(t *testing.T) {
 }
 
 func TestF09OutOfPool(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.0/24"))
 		api.put(object("a", 1, annotated(v1beta1.AnnotationAddresses, "192.0.2.5")))
@@ -326,6 +334,7 @@ func TestF09OutOfPool(t *testing.T) {
 }
 
 func TestF44ManyAtOnce(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.0/24"))
 		p := begin(t, api)
@@ -349,6 +358,7 @@ func TestF44ManyAtOnce(t *testing.T) {
 }
 
 func TestF49GarbageIsReplacedAndThenQuiet(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.0/28"))
 		for name, entries := range map[string][]corev1.LoadBalancerIngress{
@@ -373,6 +383,7 @@ func TestF49GarbageIsReplacedAndThenQuiet(t *testing.T) {
 // TestTroubledWrites has writes refused, lost, and made without an answer, at random: in the end every Service has an
 // address and no two have the same, and at no time did two have the same.
 func TestTroubledWrites(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.0/27"))
 		attempts := map[string]int{}
@@ -391,7 +402,7 @@ func TestTroubledWrites(t *testing.T) {
 			uniqueNow(t, api)
 		}
 		for range 60 {
-			time.Sleep(time.Second) // fake
+			time.Sleep(time.Second) // in fake time
 			synctest.Wait()
 			uniqueNow(t, api)
 		}
@@ -422,6 +433,7 @@ func uniqueNow(t *testing.T, api *api) {
 }
 
 func TestRivalIsNamedAndNotFought(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.10"))
 		api.put(object("a", 1))
@@ -448,13 +460,14 @@ func TestRivalIsNamedAndNotFought(t *testing.T) {
 		api.put(object("b", 2))
 		rest()
 		api.expect(t, "the address stays a's", map[string]string{"b": "PoolFull"})
-		time.Sleep(11 * time.Minute) // fake
+		time.Sleep(11 * time.Minute) // in fake time
 		synctest.Wait()
 		api.expect(t, "tried again when the rival is quiet", map[string]string{"a": "192.0.2.10 Allocated (public)"})
 	})
 }
 
 func TestEventsOlderThanTheListAreIgnored(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {
 		api.set(lbtest.PoolObject("public", "192.0.2.10-192.0.2.11"))
 		api.put(object("a", 1))

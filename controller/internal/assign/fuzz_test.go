@@ -48,7 +48,7 @@ func fuzzed(addresses, pool, loadBalancerIP, status, message string) *corev1.Ser
 		prefer := corev1.IPFamilyPolicyPreferDualStack
 		s.Spec.IPFamilyPolicy = &prefer
 		s.Spec.ClusterIPs = []string{"10.96.0.10", "2001:db8:ffff::10"}
-		for _, text := range strings.Fields(status) {
+		for text := range strings.FieldsSeq(status) {
 			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: text})
 		}
 		if message != "" {

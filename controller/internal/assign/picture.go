@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -76,9 +77,7 @@ func (p *picture) take() (taken ipam.Cluster, changed bool) {
 	}
 	p.changed = false
 	taken.Namespaces = make(map[string]*cluster.Namespace, len(p.namespaces))
-	for name, namespace := range p.namespaces {
-		taken.Namespaces[name] = namespace
-	}
+	maps.Copy(taken.Namespaces, p.namespaces)
 	for _, name := range sortedKeys(p.pools) {
 		taken.Pools = append(taken.Pools, p.pools[name])
 	}

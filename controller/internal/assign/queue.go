@@ -41,8 +41,8 @@ func (q *queue) add(name cluster.Name, created time.Time) {
 // next takes the oldest Service that is due out and marks it busy; false if none is due.
 func (q *queue) next() (cluster.Name, bool) {
 	for {
-		oldest, any := q.due.DeleteMin()
-		if !any {
+		oldest, isDue := q.due.DeleteMin()
+		if !isDue {
 			return cluster.Name{}, false
 		}
 		if _, busy := q.busy[oldest.name]; busy { // made anew under the name with another age

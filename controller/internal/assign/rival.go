@@ -27,8 +27,8 @@ const (
 
 // reversal counts one reversal and is true if it is one too many.
 func (r *rivalry) reversal(now time.Time) bool {
-	recent := slices.DeleteFunc(slices.Clone(r.reversals), func(t time.Time) bool { return now.Sub(t) > rivalWindow })
-	r.reversals = append(recent, now)
+	r.reversals = slices.DeleteFunc(slices.Clone(r.reversals), func(t time.Time) bool { return now.Sub(t) > rivalWindow })
+	r.reversals = append(r.reversals, now)
 	return len(r.reversals) >= rivalLimit
 }
 

@@ -48,7 +48,9 @@ func (a *Assigner) watch(ctx context.Context, adopted <-chan struct{}) error {
 }
 
 // handle sends a kind's events to a handler.
-func (a *Assigner) handle(ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (a *Assigner) handle(
+	ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	informer, err := a.Informers.GetInformer(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", kind, err)

@@ -148,7 +148,7 @@ func (a *Assigner) takeLive(name cluster.Name, live *corev1.Service) {
 func (a *Assigner) get(ctx context.Context, name cluster.Name) (*corev1.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.WriteTimeout)
 	defer cancel()
-	return a.Services.Get(ctx, name.Namespace, name.Name) //nolint:wrapcheck // only looked at
+	return a.Services.Get(ctx, name.Namespace, name.Name)
 }
 
 func isGone(err error) bool { return err != nil && apierrors.IsNotFound(err) }

@@ -148,7 +148,7 @@ func TestStatusesFollowWhatIsTrue(t *testing.T) {
 		expect := func(what string, wantWrites, wantEvents []string) {
 			t.Helper()
 			reporter.Wake()
-			time.Sleep(2500 * time.Millisecond) // fake
+			time.Sleep(2500 * time.Millisecond) // in fake time
 			writes, events := w.take()
 			if diff := cmp.Diff(wantWrites, writes); diff != "" {
 				t.Errorf("%s: writes differ (-want +got):\n%s", what, diff)
@@ -204,7 +204,7 @@ func TestAtMostOneWriteASecond(t *testing.T) {
 		for range 1000 {
 			w.change(func() { assigned++ })
 			reporter.Wake()
-			time.Sleep(3 * time.Millisecond) // fake
+			time.Sleep(3 * time.Millisecond) // in fake time
 		}
 		if writes, _ := w.take(); len(writes) < 2 || len(writes) > 4 {
 			t.Errorf("%d writes in 3 s", len(writes))

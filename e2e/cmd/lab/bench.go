@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/berthlb/berth/e2e/bench"
 	"github.com/berthlb/berth/e2e/lab"
@@ -20,7 +21,7 @@ type measure func(context.Context, bench.Options) error
 // runBench runs outside a sandbox first and then, started again by itself, inside.
 func runBench(args []string) (int, error) {
 	if len(args) == 0 {
-		return 0, errors.New("no benchmark is named\n" + usage)
+		return 0, errors.New("no benchmark is named\n" + strings.TrimSpace(usage))
 	}
 	run, err := parseBench(args[0], args[1:])
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/berthlb/berth/e2e/demo"
@@ -18,7 +19,7 @@ import (
 // last line, which name the rung.
 func showDemo(args []string) (int, error) {
 	if len(args) > 0 {
-		return 0, errors.New("lab demo takes no arguments\n" + usage)
+		return 0, errors.New("lab demo takes no arguments\n" + strings.TrimSpace(usage))
 	}
 	if _, inside := sandbox.Inside(); inside {
 		return demoInside()

@@ -1,6 +1,6 @@
 // Command lab makes a small Kubernetes cluster in network namespaces, for a person.
 //
-//	lab build            build the programs a lab needs (minutes the first time, then nothing)
+//	lab build            makes the programs a lab needs (minutes the first time, then nothing)
 //	lab shell [COMMAND]  a cluster, and a shell in it that has kubectl; it ends with the shell
 //	lab demo             what Berth does, shown step by step; exit code 0 if each step was seen to work
 //	lab bench NAME       measures one of the project's budgets and prints the figures
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/berthlb/berth/e2e/lab"
@@ -39,7 +40,7 @@ func main() {
 
 func run(args []string) (int, error) {
 	if len(args) == 0 {
-		return 0, errors.New("no command is given\n" + usage)
+		return 0, errors.New("no command is given\n" + strings.TrimSpace(usage))
 	}
 	switch args[0] {
 	case "build":

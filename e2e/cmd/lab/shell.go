@@ -146,8 +146,7 @@ func runShell(l *lab.Lab, command []string) (int, error) {
 		return 0, fmt.Errorf("start %s: %w", command[0], err)
 	}
 	err := cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ended := errors.AsType[*exec.ExitError](err); ended {
 		return exit.ExitCode(), nil
 	}
 	return 0, err
@@ -176,7 +175,7 @@ func enterNamespace() {
 // become replaces this process by a command in a namespace; it returns only if that fails.
 func become(host string, command []string) error {
 	if host == "" || len(command) == 0 {
-		return errors.New("usage: lab-node NODE COMMAND... | lab-client COMMAND...")
+		return errors.New("usage: lab-node NODE COMMAND, or lab-client COMMAND")
 	}
 	path, err := exec.LookPath(command[0])
 	if err != nil {

@@ -31,18 +31,18 @@ func TestFreshness(t *testing.T) {
 			at            time.Duration
 			stale, unsure bool
 		}{
-			{at: 1, unsure: true}, // others may have started earlier, and be stale
-			{at: 25},
-			{at: 61},               // the first question that failed
-			{at: 65, unsure: true}, // last heard at 50 s
-			{at: 79, unsure: true},
-			{at: 82, stale: true, unsure: true},
-			{at: 159, stale: true, unsure: true},
-			{at: 162, unsure: true}, // heard at 160 s
-			{at: 178, unsure: true},
-			{at: 182},
+			{at: 1 * time.Second, unsure: true}, // others may have started earlier, and be stale
+			{at: 25 * time.Second},
+			{at: 61 * time.Second},               // the first question that failed
+			{at: 65 * time.Second, unsure: true}, // last heard at 50 s
+			{at: 79 * time.Second, unsure: true},
+			{at: 82 * time.Second, stale: true, unsure: true},
+			{at: 159 * time.Second, stale: true, unsure: true},
+			{at: 162 * time.Second, unsure: true}, // heard at 160 s
+			{at: 178 * time.Second, unsure: true},
+			{at: 182 * time.Second},
 		} {
-			time.Sleep(moment.at*time.Second - since()) // in fake time
+			time.Sleep(moment.at - since()) // in fake time
 			synctest.Wait()
 			if fresh.Stale() != moment.stale || fresh.Unsure() != moment.unsure {
 				t.Errorf("at %s: stale %t, unsure %t", since(), fresh.Stale(), fresh.Unsure())
@@ -82,7 +82,7 @@ func TestAllAreUnsureBeforeOneIsStale(t *testing.T) {
 		}
 		everStale := false
 		for time.Since(start) < 200*time.Second {
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // in fake time
 			synctest.Wait()
 			stale, sure := count(all)
 			everStale = everStale || stale > 0

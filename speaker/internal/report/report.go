@@ -5,7 +5,6 @@ package report
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -66,12 +65,12 @@ func (r *Reporter) Run(ctx context.Context) error {
 		if written != nil && reflect.DeepEqual(*written, status) {
 			continue
 		}
-		if !pause(ctx, settle) || limiter.Wait(ctx) != nil {
+		if !pause(ctx, settle) || !allowed(ctx, limiter) {
 			return nil
 		}
 		status = r.latest(status)
-		if err := r.write(ctx, limiter, status); err != nil {
-			return nil // the context has ended
+		if !r.write(ctx, limiter, status) {
+			return nil
 		}
 		written = &status
 	}
@@ -87,25 +86,25 @@ func (r *Reporter) latest(status v1beta1.SpeakerStatus) v1beta1.SpeakerStatus {
 	}
 }
 
-// write writes until it succeeds; it fails only when the context has ended.
-func (r *Reporter) write(ctx context.Context, limiter *rate.Limiter, status v1beta1.SpeakerStatus) error {
+// write writes until it succeeds; false if the context ended before.
+func (r *Reporter) write(ctx context.Context, limiter *rate.Limiter, status v1beta1.SpeakerStatus) bool {
 	for logged := false; ; {
 		err := r.writer.WriteSpeaker(ctx, status)
 		if err == nil {
-			return nil
+			return true
 		}
 		if !logged && ctx.Err() == nil {
 			r.log.Error(err, "cannot write this node's Speaker object, will go on trying")
 			logged = true
 		}
-		if !pause(ctx, retry) {
-			return fmt.Errorf("write Speaker object: %w", ctx.Err())
-		}
-		if err := limiter.Wait(ctx); err != nil {
-			return fmt.Errorf("write Speaker object: %w", err)
+		if !pause(ctx, retry) || !allowed(ctx, limiter) {
+			return false
 		}
 	}
 }
+
+// allowed waits until the budget allows a write; false if the context ended before.
+func allowed(ctx context.Context, limiter *rate.Limiter) bool { return limiter.Wait(ctx) == nil }
 
 // pause waits; false if the context ended before.
 func pause(ctx context.Context, duration time.Duration) bool {

@@ -62,7 +62,7 @@ func TestTheSameStateIsWrittenOnce(t *testing.T) {
 	inBubble(t, writer, func(r *report.Reporter) {
 		for range 100 {
 			r.Set(v1beta1.SpeakerStatus{MembersSeen: 3})
-			time.Sleep(time.Second) // fake time: lets the bubble settle
+			time.Sleep(time.Second) // in fake time
 		}
 	})
 	if got := writer.members(); len(got) != 1 {
@@ -76,9 +76,9 @@ func TestAFlappingStateIsWrittenSparinglyAndEndsRight(t *testing.T) {
 	inBubble(t, writer, func(r *report.Reporter) {
 		for i := range int32(600) {
 			r.Set(v1beta1.SpeakerStatus{MembersSeen: i})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // in fake time
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // in fake time
 	})
 	got := writer.members()
 	if len(got) < 5 || len(got) > 12 {
@@ -95,9 +95,9 @@ func TestAStartIsOneWrite(t *testing.T) {
 	inBubble(t, writer, func(r *report.Reporter) {
 		for members := range int32(4) { // the others are met one after another
 			r.Set(v1beta1.SpeakerStatus{MembersSeen: members})
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // in fake time
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // in fake time
 	})
 	if got := writer.members(); len(got) != 1 || got[0] != 3 {
 		t.Errorf("four changes within 200 ms were written as %v, want the last, once", got)
@@ -109,7 +109,7 @@ func TestAFailedWriteIsTriedAgain(t *testing.T) {
 	writer := &recorder{failures: 2}
 	inBubble(t, writer, func(r *report.Reporter) {
 		r.Set(v1beta1.SpeakerStatus{MembersSeen: 2})
-		time.Sleep(30 * time.Second)
+		time.Sleep(30 * time.Second) // in fake time
 	})
 	if got := writer.members(); len(got) != 1 || got[0] != 2 {
 		t.Errorf("after two failures the writes were %v, want one of 2 members", got)

@@ -52,7 +52,8 @@ func TestUntilTellsWhatWasSeenInstead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	looks := 0
 	err := until(ctx, func(ctx context.Context) error {
-		if looks++; looks == 2 {
+		looks++
+		if looks == 2 {
 			cancel()
 			return ctx.Err()
 		}
