@@ -22,9 +22,6 @@ type facts struct {
 	directory *directory
 
 	teller teller
-
-	mu   sync.Mutex      // guards seen
-	seen map[string]bool // nodes whose speaker has been a member since this process started
 }
 
 // own is what this speaker says of itself. Without raw sockets it has no link to answer on, and says so: it would else be
@@ -71,17 +68,12 @@ func (f *facts) now() cluster.Facts {
 	}
 }
 
-// down are the nodes whose speaker was a member, is none now and has not gone for good.
+// down are the nodes that have a speaker of which gossip sees nothing. All speakers know the same of them, whenever they
+// were started (rule P1).
 func (f *facts) down(members map[string]*cluster.Member) map[string]bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for name := range members {
-		f.seen[name] = true
-	}
-	known := f.directory.known()
 	down := map[string]bool{}
-	for name := range f.seen {
-		if _, expected := known[name]; members[name] == nil && expected {
+	for name := range f.directory.known() {
+		if members[name] == nil {
 			down[name] = true
 		}
 	}

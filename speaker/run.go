@@ -144,7 +144,7 @@ func (s *speaker) assemble(id identity) error {
 	}
 	s.facts = &facts{
 		node: s.options.node, ring: s.ring, links: s.links, denied: s.denied.Load, proxy: s.watcher, fresh: s.fresh,
-		directory: s.directory, seen: map[string]bool{},
+		directory: s.directory,
 	}
 	s.reporter = report.New(&kube.SpeakerWriter{Client: s.client, Node: s.options.node}, s.log)
 	s.loop = agent.New(agent.Options{

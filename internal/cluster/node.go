@@ -58,7 +58,7 @@ type Facts struct {
 	Self string
 	// Members are the live speakers by node name, Self included.
 	Members map[string]*Member
-	// Down are nodes whose speaker was alive before and is held dead now. The node itself may be dead, or only its speaker.
+	// Down are nodes that have a speaker which is not alive. The node itself may be dead, or only its speaker.
 	Down map[string]bool
 	// Epoch grows with every change of members and links that may make an announcement necessary again (rule P4).
 	Epoch uint64
