@@ -65,6 +65,23 @@ func ready(node *cluster.Node, now time.Time) bool {
 	return node.Ready || (!node.ReadySince.IsZero() && now.Sub(node.ReadySince) < standing)
 }
 
+// Again is when the decision may change although no object does: when a node's trouble will have stood for long enough to
+// count. It is zero if there is no such moment. Without it two speakers that decide at different times would disagree for
+// longer than rule P1 allows.
+func (t *Table) Again() time.Time {
+	var again time.Time
+	for _, node := range t.snapshot.Nodes {
+		counts := node.ReadySince.Add(standing)
+		if node.Ready || node.ReadySince.IsZero() || !counts.After(t.snapshot.Now) {
+			continue
+		}
+		if again.IsZero() || counts.Before(again) {
+			again = counts
+		}
+	}
+	return again
+}
+
 // subnets are the prefixes of all links that may be chosen, each once.
 func subnets(places []place) []netip.Prefix {
 	var list []netip.Prefix

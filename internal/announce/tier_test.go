@@ -196,3 +196,30 @@ func TestForNobody(t *testing.T) {
 		t.Errorf("claims of nobody: %v", claims)
 	}
 }
+
+// TestAgain: the moment at which a node's trouble begins to count is told, so that nobody sleeps through it.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC)
+	node := func(ready bool, since time.Duration) *cluster.Node {
+		return &cluster.Node{Name: "n1", Ready: ready, ReadySince: now.Add(-since)}
+	}
+	cases := map[string]struct {
+		reason string
+		nodes  []*cluster.Node
+		want   time.Time
+	}{
+		"Ready":      {reason: "a node that is ready changes nothing by itself", nodes: []*cluster.Node{node(true, time.Second)}},
+		"Stood":      {reason: "what counts already will not begin to", nodes: []*cluster.Node{node(false, 11*time.Second)}},
+		"Unready":    {reason: "10 s after it began", nodes: []*cluster.Node{node(false, 4*time.Second)}, want: now.Add(6 * time.Second)},
+		"FirstOfTwo": {reason: "the earlier of two", nodes: []*cluster.Node{node(false, 4*time.Second), node(false, 7*time.Second)}, want: now.Add(3 * time.Second)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := announce.Decide(&cluster.Snapshot{Nodes: c.nodes, Now: now}).Again(); !got.Equal(c.want) {
+				t.Errorf("%s: got %v, want %v", c.reason, got, c.want)
+			}
+		})
+	}
+}

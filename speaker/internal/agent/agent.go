@@ -117,8 +117,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		started := time.Now()
-		a.run(started)
-		pace.ran(started, time.Now())
+		again := a.run(started)
+		pace.ran(started, time.Now(), again)
 		timer.Reset(time.Until(pace.next()))
 	}
 }
@@ -135,11 +135,12 @@ func (a *Agent) confirm() {
 	}
 }
 
-// run is one turn of the loop. Before the caches are synced it does nothing (rule P6).
-func (a *Agent) run(started time.Time) {
+// run is one turn of the loop. Before the caches are synced it does nothing (rule P6). again is when it may come to another
+// answer although nothing wakes it; zero if never.
+func (a *Agent) run(started time.Time) (again time.Time) {
 	if !a.Ready() {
 		a.Report(State{Facts: a.Facts()})
-		return
+		return time.Time{}
 	}
 	snapshot := a.Store.Snapshot(a.Facts(), a.Now())
 	table := announce.Decide(snapshot)
@@ -151,6 +152,7 @@ func (a *Agent) run(started time.Time) {
 	a.note(open)
 	a.reported = State{Facts: snapshot.Facts, Have: a.Announcer.Have(), Duration: time.Since(started)}
 	a.Report(a.reported)
+	return table.Again()
 }
 
 // items are the Services the gate is to watch: those this node owns, and every Local one with an endpoint here. The

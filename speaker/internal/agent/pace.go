@@ -16,6 +16,7 @@ type pace struct {
 	ended time.Time     // when the last run ended
 	took  time.Duration // how long it took
 	first time.Time     // the first wake since; zero if there is none
+	again time.Time     // when the decision may change by itself; zero if it does not
 }
 
 // woken notes a wake.
@@ -26,14 +27,17 @@ func (p *pace) woken(now time.Time) {
 }
 
 // ran notes a run.
-func (p *pace) ran(started, ended time.Time) {
-	p.ended, p.took, p.first = ended, ended.Sub(started), time.Time{}
+func (p *pace) ran(started, ended, again time.Time) {
+	p.ended, p.took, p.first, p.again = ended, ended.Sub(started), time.Time{}, again
 }
 
 // next is when the loop is to run: settled after the first wake and rested after the last run, at the latest when a
 // resync is due.
 func (p *pace) next() time.Time {
 	due := p.ended.Add(resync)
+	if !p.again.IsZero() && p.again.Before(due) {
+		due = p.again
+	}
 	if p.first.IsZero() {
 		return due
 	}

@@ -13,9 +13,11 @@ func TestPace(t *testing.T) {
 		reason string
 		took   time.Duration // of the last run, which ended at start
 		wakes  []time.Duration
+		again  time.Time // when the decision changes by itself
 		want   time.Duration
 	}{
 		"Quiet":          {reason: "without a wake everything is decided anew every 30 s", want: 30 * time.Second},
+		"ByItself":       {reason: "the moment at which a node's trouble counts is not slept through", again: start.Add(7 * time.Second), want: 7 * time.Second},
 		"One":            {reason: "50 ms after the wake", took: time.Millisecond, wakes: []time.Duration{time.Second}, want: 1050 * time.Millisecond},
 		"Burst":          {reason: "50 ms after the first, not the last wake", took: time.Millisecond, wakes: []time.Duration{time.Second, 1040 * time.Millisecond}, want: 1050 * time.Millisecond},
 		"Costly":         {reason: "not before ten times the last run's duration", took: 40 * time.Millisecond, wakes: []time.Duration{0}, want: 400 * time.Millisecond},
@@ -26,7 +28,7 @@ func TestPace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var p pace
-			p.ran(start.Add(-c.took), start)
+			p.ran(start.Add(-c.took), start, c.again)
 			for _, wake := range c.wakes {
 				p.woken(start.Add(wake))
 			}
