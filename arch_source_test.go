@@ -59,11 +59,10 @@ func sources() ([]source, error) {
 	return all, err
 }
 
-// isSkipped tells the folders that hold no sources of ours: hidden ones, test data, what make build leaves, and the list
-// that keeps modules in go.mod until the packages that use them are there.
+// isSkipped tells the folders that hold no sources of ours: hidden ones, test data, and what make build leaves.
 func isSkipped(dir string) bool {
 	base := path.Base(dir)
-	return dir != "." && (strings.HasPrefix(base, ".") || base == "testdata" || dir == "bin" || dir == "internal/deps")
+	return dir != "." && (strings.HasPrefix(base, ".") || base == "testdata" || dir == "bin")
 }
 
 func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
