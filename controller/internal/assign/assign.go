@@ -23,6 +23,7 @@ const writers = 16
 type StatusWriter interface {
 	SetAllocation(ctx context.Context, object *corev1.Service, allocation kube.Allocation, force bool) kube.Result
 	Clear(ctx context.Context, object *corev1.Service) kube.Result
+	Forget(namespace, name string)
 }
 
 // Recorder records events: kube.Recorder.
@@ -229,6 +230,7 @@ func (a *Assigner) saw(object *corev1.Service) bool {
 // forget drops a Service that is gone. The caller holds the lock.
 func (a *Assigner) forget(name cluster.Name) {
 	delete(a.known, name)
+	a.Writer.Forget(name.Namespace, name.Name)
 	a.wake(a.ledger.Release(name))
 	a.Changed()
 }
