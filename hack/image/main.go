@@ -36,14 +36,14 @@ func main() {
 	flag.StringVar(&o.output, "output", "", "tarball to write")
 	flag.StringVar(&o.user, "user", "65532", "user it runs as")
 	flag.Parse()
-	if err := write(o); err != nil {
+	if err := write(o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-// write makes the image and writes it.
-func write(o order) error {
+// write makes the image, writes it, and says on out what it made.
+func write(o order, out io.Writer) error {
 	if err := checkMachine(o.program, o.arch); err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func write(o order) error {
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", o.output, err)
 	}
-	fmt.Printf("%s: %s for linux/%s, %.1f MB\n", o.output, o.tag, o.arch, float64(info.Size())/1e6)
-	return nil
+	_, err = fmt.Fprintf(out, "%s: %s for linux/%s, %.1f MB\n", o.output, o.tag, o.arch, float64(info.Size())/1e6)
+	return err //nolint:wrapcheck // the terminal is gone: there is nobody to tell
 }
 
 // checkMachine refuses a program of another architecture, naming both: such an image would only fail on a node.
@@ -113,7 +113,7 @@ func build(o order) (v1.Image, error) {
 
 // layer is a tar archive with the program at the root.
 func layer(program string) ([]byte, error) {
-	text, err := os.ReadFile(program)
+	text, err := os.ReadFile(program) //nolint:gosec // the program that the command line names
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", program, err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,7 +29,7 @@ func TestImageRunsTheProgram(t *testing.T) {
 		program: self(t), arch: runtime.GOARCH, tag: "registry.test/berth/self:v1", user: "65532",
 		output: filepath.Join(t.TempDir(), "image.tar"),
 	}
-	if err := write(o); err != nil {
+	if err := write(o, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	tag, err := name.NewTag(o.tag)
@@ -54,7 +55,7 @@ func TestImageRunsTheProgram(t *testing.T) {
 func TestAnotherArchitectureIsRefused(t *testing.T) {
 	t.Parallel()
 	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
-	err := write(order{program: self(t), arch: other, tag: "registry.test/berth/self:v1", output: filepath.Join(t.TempDir(), "image.tar")})
+	err := write(order{program: self(t), arch: other, tag: "registry.test/berth/self:v1", output: filepath.Join(t.TempDir(), "image.tar")}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "EM_") {
 		t.Errorf("an image for %s of a program for %s: %v", other, runtime.GOARCH, err)
 	}
