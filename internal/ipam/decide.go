@@ -1,7 +1,6 @@
 package ipam
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -188,7 +187,7 @@ func (l *Ledger) fromRequestedPool(service *cluster.Service, a *answer) {
 	case !pool.has(a.family):
 		a.keep(reason.New(reason.NoPool, "pool %s has no %s addresses", name, a.family))
 	default:
-		takeLowest(a, []*poolIndex{pool})
+		takeLowest(a, pool)
 	}
 }
 
@@ -199,27 +198,30 @@ func (l *Ledger) fromAnyPool(service *cluster.Service, a *answer) {
 		if !pool.AutoAssign || !pool.has(a.family) || !l.open(pool, service) {
 			continue
 		}
-		candidates = append(candidates, pool)
-		if pool.free(a.family).spans.Len() > 0 {
-			break // no need to look further
+		if pool.free(a.family).any() {
+			takeLowest(a, pool)
+			return
 		}
+		candidates = append(candidates, pool)
 	}
 	if len(candidates) == 0 {
 		a.keep(reason.New(reason.NoPool, "no pool that assigns by itself is open to this Service and has %s addresses", a.family))
 		return
 	}
-	takeLowest(a, candidates)
+	takeLowest(a, candidates...)
 }
 
-// takeLowest chooses the lowest free address of the first pool that has one.
-func takeLowest(a *answer, candidates []*poolIndex) {
-	waits := make([]waitKey, 0, len(candidates))
-	names := make([]string, 0, len(candidates))
+// takeLowest chooses the lowest free address of the first pool that has one; else the Service waits for all of them.
+func takeLowest(a *answer, candidates ...*poolIndex) {
 	for _, pool := range candidates {
 		if address, free := pool.free(a.family).lowest(); free {
 			a.chosen = held{address, pool.Name}
 			return
 		}
+	}
+	waits := make([]waitKey, 0, len(candidates))
+	names := make([]string, 0, len(candidates))
+	for _, pool := range candidates {
 		waits = append(waits, waitKey{pool: pool.Name, family: a.family})
 		names = append(names, pool.Name)
 	}
@@ -347,7 +349,7 @@ func pending(service *cluster.Service, refusals []answer) reason.Reason {
 func holding(decision *Decision) string {
 	parts := make([]string, len(decision.Addresses))
 	for i, address := range decision.Addresses {
-		parts[i] = fmt.Sprintf("%s from pool %s", address, decision.Pools[i])
+		parts[i] = address.String() + " from pool " + decision.Pools[i]
 	}
 	return strings.Join(parts, " and ")
 }

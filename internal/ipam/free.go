@@ -96,6 +96,9 @@ func (f *freeSet) has(address netip.Addr) bool {
 	return found && !f.skips(address)
 }
 
+// any is true if an address is free.
+func (f *freeSet) any() bool { return f.spans.Len() > 0 }
+
 // lowest is the lowest free address.
 func (f *freeSet) lowest() (netip.Addr, bool) {
 	first, found := f.spans.Min()

@@ -362,7 +362,7 @@ func (l *Ledger) unskipForService(address netip.Addr, name cluster.Name, wakes w
 func (l *Ledger) available(key waitKey) bool {
 	if !key.address.IsValid() {
 		pool := l.pools.byName[key.pool]
-		return pool != nil && pool.free(key.family).spans.Len() > 0
+		return pool != nil && pool.free(key.family).any()
 	}
 	pool := l.pools.of(key.address)
 	return pool != nil && pool.free(cluster.FamilyOf(key.address)).has(key.address)

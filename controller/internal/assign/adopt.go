@@ -15,8 +15,8 @@ import (
 const pageSize = 500
 
 // adopt takes over: all Services from the API server itself, since a cache may lag behind what the last leader wrote;
-// what their statuses hold; and those that have left Berth while nobody ran (rule A12).
-func (a *Assigner) adopt(ctx context.Context) error {
+// what their statuses hold; and those that have left Berth while nobody ran (rule A12). It returns how many there are.
+func (a *Assigner) adopt(ctx context.Context) (int, error) {
 	var err error
 	retry(ctx, func() bool {
 		if err = a.list(ctx); err != nil && ctx.Err() == nil {
@@ -25,7 +25,7 @@ func (a *Assigner) adopt(ctx context.Context) error {
 		return err == nil
 	})
 	if err != nil {
-		return fmt.Errorf("list all Services: %w", err)
+		return 0, fmt.Errorf("list all Services: %w", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,7 +40,7 @@ func (a *Assigner) adopt(ctx context.Context) error {
 	for name := range a.known {
 		a.wake([]cluster.Name{name})
 	}
-	return nil
+	return len(services), nil
 }
 
 // list reads all Services, page by page. All pages show one moment, that of the first page's resourceVersion.

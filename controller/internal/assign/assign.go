@@ -106,14 +106,15 @@ func (a *Assigner) Start(ctx context.Context) error {
 	if err := a.watch(ctx, adopted); err != nil {
 		return err
 	}
-	if err := a.adopt(ctx); err != nil {
+	count, err := a.adopt(ctx)
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil // the end came first
 		}
 		return err
 	}
 	close(adopted)
-	a.Log.Info("took over", "services", len(a.known), "took", time.Since(begun).Round(time.Millisecond).String())
+	a.Log.Info("took over", "services", count, "took", time.Since(begun).Round(time.Millisecond).String())
 	stop := context.AfterFunc(ctx, a.end)
 	defer stop()
 	var running sync.WaitGroup
