@@ -161,10 +161,11 @@ func (w *ServiceWriter) apply(ctx context.Context, object *corev1.Service, wante
 }
 
 // emptyList takes all addresses out of the status. An apply that names none removes only a list that nobody else owns
-// too; one taken over from another program still has that one for an owner.
+// too; one taken over from another program still has that one for an owner. Our record is gone by now, so this must not
+// fail because somebody else has written: it is bound to the object, not to its state.
 func (w *ServiceWriter) emptyList(ctx context.Context, object *corev1.Service) (*corev1.Service, error) {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": object.UID, "resourceVersion": object.ResourceVersion},
+		"metadata": map[string]any{"uid": object.UID},
 		"status":   map[string]any{"loadBalancer": nil},
 	})
 	if err != nil {
