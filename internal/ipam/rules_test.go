@@ -1,0 +1,84 @@
+package ipam_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/ipam"
+	"github.com/berthlb/berth/internal/reason"
+)
+
+func TestA12DuplicateMovesTheYounger(t *testing.T) {
+	t.Parallel()
+	since := func(seconds int) func(*cluster.Service) {
+		return func(s *cluster.Service) { s.Recorded.Since = epoch().Add(time.Duration(seconds) * time.Second) }
+	}
+	permutations(3, func(order []int) {
+		b := newBench(pool("public", "192.0.2.10-192.0.2.12"))
+		b.start(inOrder([]*cluster.Service{
+			service("older", 1, holding("public", "192.0.2.10"), since(20)),
+			service("first", 5, holding("public", "192.0.2.10"), since(10)),
+			service("other", 9, holding("public", "192.0.2.11")),
+		}, order)...)
+		expect(t, b, map[string]string{"first": "192.0.2.10", "older": "192.0.2.12", "other": "192.0.2.11"})
+	})
+}
+
+func TestA14ForeignAddressIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(pool("public", "198.51.100.0/28"))
+	b.start(service("a", 1, found("192.0.2.33")))
+	expect(t, b, map[string]string{"a": "192.0.2.33"})
+	b.change("a", asks("198.51.100.5"))
+	expect(t, b, map[string]string{"a": "192.0.2.33"})
+	expectWord(t, b, "a", reason.ForeignAddress)
+	b.change("a", func(s *cluster.Service) { s.Request = nil })
+	b.setPools(pool("public", "198.51.100.0/28"), pool("theirs", "192.0.2.0/24"))
+	expect(t, b, map[string]string{"a": "192.0.2.33"})
+	expectWord(t, b, "a", reason.Allocated)
+}
+
+func TestA3WishTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	closed := pool("closed", "203.0.113.0/28")
+	closed.Namespaces = []string{"other"}
+	for name, c := range map[string]struct {
+		edit func(*cluster.Service)
+		word string // of the refusal, within the message
+	}{
+		"in no pool":          {asks("10.0.0.1"), "NotInPool"},
+		"in use":              {asks("192.0.2.2"), "AddressInUse"},
+		"pool not open":       {asks("203.0.113.1"), "PoolNotOpen"},
+		"no such pool":        {asksPool("none"), "NoPool"},
+		"closed pool by name": {asksPool("closed"), "PoolNotOpen"},
+		"another family":      {asks("2001:db8::1"), "RequestUnmet"},
+		"not readable": {func(s *cluster.Service) {
+			s.RequestProblem = reason.New(reason.InvalidRequest, "spec.loadBalancerIP: nonsense")
+		}, "InvalidRequest"},
+	} {
+		b := newBench(pool("public", "192.0.2.0/28"), closed)
+		b.start(service("a", 1, holding("public", "192.0.2.1")), service("b", 2, holding("public", "192.0.2.2")))
+		b.change("a", c.edit)
+		expect(t, b, map[string]string{"a": "192.0.2.1", "b": "192.0.2.2"})
+		got := b.why("a")
+		if prefix := "keeps 192.0.2.1 from pool public; " + c.word + ": "; got.Word != reason.RequestUnmet || len(got.Message) <= len(prefix) || got.Message[:len(prefix)] != prefix {
+			t.Errorf("%s: reason %v", name, got)
+		}
+	}
+}
+
+func TestA6OverlapStaysWithTheOlderPool(t *testing.T) {
+	t.Parallel()
+	older, newer := pool("z-older", "192.0.2.0/30"), pool("a-newer", "192.0.2.2-192.0.2.5")
+	newer.Created = epoch().Add(time.Hour)
+	b := newBench(newer, older)
+	if got := usage(t, b.Ledger, "a-newer"); got.Overlap == nil || got.IPv4 != (ipam.FamilyUsage{Capacity: 4, Available: 2}) {
+		t.Errorf("the newer pool: %+v", got)
+	}
+	if got := usage(t, b.Ledger, "z-older"); got.Overlap != nil || got.IPv4 != (ipam.FamilyUsage{Capacity: 4, Available: 4}) {
+		t.Errorf("the older pool: %+v", got)
+	}
+	b.put(service("a", 1, asksPool("a-newer")))
+	expect(t, b, map[string]string{"a": "192.0.2.4"})
+}
