@@ -109,12 +109,12 @@ func (r *Runner) setup(env *testscript.Env, headers map[string]Header) error {
 	if sentence := lab.Lacks(header.Proxy.Tool()); sentence != "" {
 		r.skip(t.T, name, sentence)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limits()[header.Sort])
-	t.Cleanup(cancel)
 	if header.Sort != Quiet {
 		<-r.alone
 		t.Cleanup(func() { r.alone <- struct{}{} })
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), limits()[header.Sort]) // its turn has come: waiting for it does not count
+	t.Cleanup(cancel)
 	begin := time.Now()
 	l, err := r.labFor(ctx, t.T, header)
 	if err != nil {
