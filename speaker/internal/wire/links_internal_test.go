@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 // kernel gives events and lists to a follower, as netlink does.
 type kernel struct {
+	mu         sync.Mutex // guards all below
 	devices    []device
 	refuse     error // what listing gives
 	events     *events
@@ -22,6 +24,8 @@ type kernel struct {
 }
 
 func (k *kernel) subscribe() (*events, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.subscribed++
 	e := &events{
 		links: make(chan netlink.LinkUpdate), addresses: make(chan netlink.AddrUpdate),
@@ -39,7 +43,16 @@ func (k *kernel) subscribe() (*events, error) {
 	return e, nil
 }
 
+// change changes what the kernel says from now on.
+func (k *kernel) change(to func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	to()
+}
+
 func (k *kernel) list(into *table) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, d := range k.devices {
 		into.setDevice(d)
 	}
@@ -67,7 +80,7 @@ func TestABrokenStreamIsRepaired(t *testing.T) {
 		if links := l.Current(); len(links) != 0 {
 			t.Errorf("listing failed, and yet there are %v", links)
 		}
-		k.refuse = nil
+		k.change(func() { k.refuse = nil })
 		settle()
 		if links := l.Current(); len(links) != 1 {
 			t.Fatalf("listing works again, and there are %v", links)
@@ -78,7 +91,7 @@ func TestABrokenStreamIsRepaired(t *testing.T) {
 			t.Errorf("with nothing new it was woken %d times, and subscribed %d times", wakes-before, k.subscribed-subscribed)
 		}
 
-		k.devices = append(k.devices, good("eth1", 2))
+		k.change(func() { k.devices = append(k.devices, good("eth1", 2)) })
 		k.events.trouble <- errors.New("no buffer space available")
 		settle()
 		if links := l.Current(); len(links) != 2 {
