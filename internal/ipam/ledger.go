@@ -44,6 +44,8 @@ type entry struct {
 
 	decided bool // last is an answer
 	last    Decision
+	// promised is what Plan let the Service have on paper: who came after it there was told nothing.
+	promised []waitKey
 }
 
 // all is every address the entry holds, each once.
@@ -194,17 +196,22 @@ func sameSelf(a, b *cluster.Service) bool {
 	return a.UID == b.UID && slices.Equal(a.ClusterAddresses, b.ClusterAddresses)
 }
 
-// rewait replaces what the Service waits for. What it waited for and can be had now, it has not needed: the next in line
-// may have it.
+// rewait replaces what the Service waits for. What it waited for or was promised and can be had now, it has not needed:
+// the next in line may have it.
 func (l *Ledger) rewait(e *entry, decision Decision, wakes woken) {
-	before := e.last.waits
-	l.waiting.remove(e.service, before)
+	l.waiting.remove(e.service, e.last.waits)
 	l.waiting.add(e.service, decision.waits)
-	for _, key := range before {
+	l.passOn(e, wakes)
+}
+
+// passOn wakes the next in line for what a Service waited for or was promised and has not taken.
+func (l *Ledger) passOn(e *entry, wakes woken) {
+	for _, key := range slices.Concat(e.last.waits, e.promised) {
 		if l.available(key) {
 			wakes.add(l.waiting.first(key))
 		}
 	}
+	e.promised = nil
 }
 
 // replaceService notes the Service as it is now.
@@ -263,19 +270,14 @@ func (l *Ledger) Release(name cluster.Name) []cluster.Name {
 
 // drop frees everything an entry has.
 func (l *Ledger) drop(e *entry, wakes woken) {
-	waits := e.last.waits
-	l.waiting.remove(e.service, waits)
+	l.waiting.remove(e.service, e.last.waits)
 	for _, address := range e.all() {
 		l.removeHolder(address, e, wakes)
 	}
 	for _, address := range e.service.ClusterAddresses {
 		l.unskipForService(address, e.service.Name, wakes)
 	}
-	for _, key := range waits {
-		if l.available(key) {
-			wakes.add(l.waiting.first(key))
-		}
-	}
+	l.passOn(e, wakes)
 }
 
 // addHolder makes an entry hold an address.

@@ -9,7 +9,8 @@ import (
 
 // Plan decides about every known Service on paper, oldest first, each answer held before the next, and returns those
 // whose answer is not the one they have, or waits for something else: the Services that a change of the cluster concerns
-// (rule P16). The ledger itself stays as it is.
+// (rule P16). The ledger notes what it promised them, since those after them have been left out of account; besides, it
+// stays as it is.
 func (l *Ledger) Plan() []cluster.Name {
 	paper := l.clone()
 	services := make([]*cluster.Service, 0, len(l.entries))
@@ -23,11 +24,24 @@ func (l *Ledger) Plan() []cluster.Name {
 		paper.Hold(service, decision)
 		paper.Settle(service.Name, Written)
 		e := l.entries[service.Name]
+		e.promised = promised(&decision)
 		if !e.decided || !e.last.Equal(&decision) || !slices.Equal(e.last.waits, decision.waits) {
 			changed = append(changed, service.Name)
 		}
 	}
 	return changed
+}
+
+// promised is what a decision takes, as others may wait for it.
+func promised(decision *Decision) []waitKey {
+	if decision.Verdict != Set {
+		return nil
+	}
+	keys := make([]waitKey, 0, 2*len(decision.Addresses))
+	for i, address := range decision.Addresses {
+		keys = append(keys, waitKey{pool: decision.Pools[i], family: cluster.FamilyOf(address)}, waitKey{address: address})
+	}
+	return keys
 }
 
 // Usage is what there is to say about a pool.

@@ -82,3 +82,36 @@ func TestA6OverlapStaysWithTheOlderPool(t *testing.T) {
 	b.put(service("a", 1, asksPool("a-newer")))
 	expect(t, b, map[string]string{"a": "192.0.2.4"})
 }
+
+func TestP16PromiseOfAPlanIsPassedOn(t *testing.T) {
+	t.Parallel()
+	forGold := func(p *cluster.Pool) *cluster.Pool {
+		p.ServiceSelectors = []cluster.Selector{{{Key: "tier", Operator: cluster.In, Values: []string{"gold"}}}}
+		return p
+	}
+	gold := func(s *cluster.Service) { s.Labels = map[string]string{"tier": "gold"} }
+	for name, act := range map[string]func(*ipam.Ledger, *cluster.Service) []cluster.Name{
+		"the promised one wants something else": func(l *ipam.Ledger, s *cluster.Service) []cluster.Name {
+			changed := *s
+			changed.Request = addrs("10.0.0.1")
+			return l.Hold(&changed, l.Decide(&changed))
+		},
+		"the promised one is gone": func(l *ipam.Ledger, s *cluster.Service) []cluster.Name { return l.Release(s.Name) },
+	} {
+		ledger := ipam.NewLedger()
+		ledger.SetCluster(ipam.Cluster{Pools: []*cluster.Pool{forGold(pool("p", "192.0.2.1"))}})
+		promised := service("promised", 1)
+		waits := service("waits", 3, gold)
+		for _, s := range []*cluster.Service{service("holder", 2, gold), promised, waits} {
+			ledger.Hold(s, ledger.Decide(s))
+			ledger.Settle(s.Name, ipam.Written)
+		}
+		ledger.SetCluster(ipam.Cluster{Pools: []*cluster.Pool{pool("p", "192.0.2.1-192.0.2.2")}})
+		if got := ledger.Plan(); len(got) != 1 || got[0] != promised.Name {
+			t.Fatalf("%s: the plan concerns %v", name, got)
+		}
+		if got := act(ledger, promised); len(got) != 1 || got[0] != waits.Name {
+			t.Errorf("%s: woken are %v, want the one that waits", name, got)
+		}
+	}
+}
