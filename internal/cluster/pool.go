@@ -23,6 +23,12 @@ type Pool struct {
 	AutoAssign    bool
 	AvoidBuggyIPs bool
 
+	Sharing Sharing // which Services may share an address of the pool (rule A7)
+	// QuotaPerNamespace is how many addresses of each family the Services of one namespace may hold; 0 is no limit (rule A8).
+	QuotaPerNamespace int64
+	// ReleaseDelay is how long a freed address is kept from others (rule A9).
+	ReleaseDelay time.Duration
+
 	Priority           *int32   // nil comes last
 	Namespaces         []string // sorted
 	NamespaceSelectors []Selector
@@ -30,6 +36,39 @@ type Pool struct {
 
 	// Problem says why the pool is not used; nil if it is (rule P20).
 	Problem *reason.Reason
+}
+
+// Sharing says which Services may share an address of a pool (rule A7).
+type Sharing uint8
+
+// The modes of sharing. SameNamespace is the default. AcrossNamespaces also needs the consent of the Service that has held
+// the address longest.
+const (
+	SameNamespace Sharing = iota
+	AcrossNamespaces
+	Never
+)
+
+// String is the mode as the pool's field spells it.
+func (s Sharing) String() string {
+	switch s {
+	case AcrossNamespaces:
+		return "AcrossNamespaces"
+	case Never:
+		return "Never"
+	default:
+		return "SameNamespace"
+	}
+}
+
+// Reservation is an AddressReservation: its addresses are for one Service alone, whether it exists or not (rule A9).
+type Reservation struct {
+	Name    string
+	UID     string
+	Created time.Time
+	Ranges  []netipx.IPRange // sorted, without overlaps
+	Service Name
+	Problem *reason.Reason // says why the reservation is not used; nil if it is
 }
 
 // Restricted is true if the pool says by selector which Services may have its addresses. Such pools are tried before

@@ -66,6 +66,14 @@ type Service struct {
 	// as it is and given nothing new.
 	RequestProblem *reason.Reason
 
+	// SharingKey is the key of the Services it would share an address with; empty if it shares with none (rule A7).
+	SharingKey string
+	// SharingNamespaces are the other namespaces whose Services may share its address, where the pool allows that; sorted.
+	SharingNamespaces []string
+	// Renumber is the value of the annotation by which the owner consents to another address; empty if there is none
+	// (rule A10).
+	Renumber string
+
 	// ClusterAddresses are its clusterIPs and externalIPs: never to be handed out (rule A5).
 	ClusterAddresses []netip.Addr
 
@@ -101,6 +109,8 @@ type Record struct {
 	Named []netip.Addr
 	// Since is when the Allocated condition last changed; zero without a record of ours.
 	Since time.Time
+	// Renumbered is the consent that was used up, see Service.Renumber; empty if none was.
+	Renumbered string
 	// Announced is true if the Service has been announced before (rule L5).
 	Announced bool
 }
