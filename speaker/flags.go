@@ -19,6 +19,7 @@ type flags struct {
 	namespace         string
 	gossipPort        uint16
 	listen            string
+	healthSocket      string
 	excludeInterfaces string
 	loadBalancerClass string
 	defaultClass      bool
@@ -39,6 +40,7 @@ func parseFlags(args []string) (*flags, error) {
 	set.StringVar(&f.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of Berth, where the gossip key is (environment: POD_NAMESPACE)")
 	set.Uint16Var(&f.gossipPort, "gossip-port", 7948, "TCP and UDP port on which speakers talk to each other; the same on all nodes")
 	set.StringVar(&f.listen, "listen", ":7949", "address of the health and metrics endpoints")
+	set.StringVar(&f.healthSocket, "health-socket", "", "unix socket that serves the same for \"speaker health\", the probes of the pod; empty: none")
 	set.StringVar(&f.excludeInterfaces, "exclude-interfaces", wire.DefaultExclude, "regular expression of link names that never announce")
 	set.StringVar(&f.loadBalancerClass, "load-balancer-class", v1beta1.LoadBalancerClass, "spec.loadBalancerClass of the Services that are ours")
 	set.BoolVar(&f.defaultClass, "default", true, "serve Services without spec.loadBalancerClass too")

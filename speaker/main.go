@@ -21,6 +21,12 @@ import (
 var version = "dev"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "health" {
+		if err := probe(context.Background(), os.Args[2:]); err != nil {
+			fail(err)
+		}
+		return
+	}
 	options, err := parseFlags(os.Args[1:])
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

@@ -56,6 +56,10 @@ type speaker struct {
 	loop      *agent.Agent
 	reporter  *report.Reporter
 
+	turn       turn        // held from when it is taken to the end of the process
+	waiting    atomic.Bool // another speaker of this node has the turn
+	identified atomic.Bool // what is needed for the turn is known
+
 	synced  atomic.Bool
 	joined  atomic.Bool
 	denied  atomic.Bool // a raw socket was refused: no NET_RAW, which cannot change while the process runs
@@ -76,12 +80,16 @@ func run(ctx context.Context, options *flags, log logr.Logger) error {
 	if s.boot, err = bootID(); err != nil {
 		return err
 	}
-	health, err := listen(ctx, options.listen)
-	if err != nil {
+	held, err := takeTurn(ctx, options.gossipPort)
+	s.waiting.Store(errors.Is(err, errTaken))
+	if err != nil && !s.waiting.Load() {
 		return err
 	}
+	s.turn = held
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serve(ctx, health, s.handler()) })
+	if err := s.serveHealth(ctx, group); err != nil {
+		return err
+	}
 	group.Go(func() error { return s.live(ctx, group, config) })
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -98,6 +106,9 @@ func (s *speaker) live(ctx context.Context, group *errgroup.Group, config *rest.
 	if err != nil {
 		return err
 	}
+	if err := s.replace(ctx, group); err != nil {
+		return err
+	}
 	if err := s.assemble(id); err != nil {
 		return err
 	}
@@ -109,6 +120,22 @@ func (s *speaker) live(ctx context.Context, group *errgroup.Group, config *rest.
 		"loadBalancerClass", s.options.loadBalancerClass, "default", s.options.defaultClass, "listen", s.options.listen)
 	s.start(ctx, group)
 	return nil
+}
+
+// replace waits for the turn, if another speaker of this node has it. By now this one has shown that it reaches the API
+// server and may read what it needs, so that it says it is ready, upon which Kubernetes ends the other.
+func (s *speaker) replace(ctx context.Context, group *errgroup.Group) error {
+	if !s.waiting.Load() {
+		return nil
+	}
+	s.log.Info("waiting for the speaker that this one replaces")
+	s.identified.Store(true)
+	var err error
+	if s.turn, err = awaitTurn(ctx, s.options.gossipPort); err != nil {
+		return err
+	}
+	s.waiting.Store(false)
+	return s.servePort(ctx, group)
 }
 
 // connect makes the client and the informers.
