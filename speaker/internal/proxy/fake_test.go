@@ -23,8 +23,10 @@ type kubeProxy struct {
 	mu       sync.Mutex
 	livez    int            // status; 0: connection refused
 	metrics  bool           // answers
-	finished time.Time      // of the IPv4 rules
-	queued   time.Time      //
+	finished time.Time      // the last round of the IPv4 rules
+	queued   time.Time      // the last change of theirs
+	count    int            // of their rounds
+	spent    time.Duration  // on all of them
 	health   map[string]int // status by host and port
 	asked    map[string]int // how often, by host, port and path
 	slow     time.Duration  // how long an answer takes
@@ -73,7 +75,23 @@ func (k *kubeProxy) text() string {
 	line("last", "IPv6", time.Now().Add(time.Hour)) // of no concern
 	line("last_queued", "IPv4", k.queued)
 	line("last_queued", "IPv6", time.Now().Add(time.Hour))
+	b.WriteString("# TYPE kubeproxy_sync_proxy_rules_duration_seconds histogram\n")
+	for family, count := range map[string]int{"IPv4": k.count, "IPv6": 1000} {
+		if count == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=%q,le=\"+Inf\"} %d\n", family, count)
+		fmt.Fprintf(&b, "kubeproxy_sync_proxy_rules_duration_seconds_sum{ip_family=%q} %g\n", family, k.spent.Seconds())
+		fmt.Fprintf(&b, "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=%q} %d\n", family, count)
+	}
 	return b.String()
+}
+
+// round is a round of kube-proxy's that has just succeeded. What it counts goes on for a moment after it has finished.
+func (k *kubeProxy) round(began, finished time.Time) {
+	k.metrics, k.finished = true, finished
+	k.count++
+	k.spent += finished.Sub(began) + time.Millisecond
 }
 
 // set changes it.

@@ -19,10 +19,6 @@ const (
 	openUnasked = 1500 * time.Millisecond
 	// openAnyway is when an item opens whatever kube-proxy says.
 	openAnyway = 3 * time.Second
-	// heardWithin is how long kube-proxy may take to hear of a change after we have; heardBefore is how long before us it may
-	// have heard of it.
-	heardWithin = 300 * time.Millisecond
-	heardBefore = 2 * time.Second
 )
 
 // Item is one announcement that may have to wait.
@@ -48,8 +44,9 @@ type Gate struct {
 	options Options
 	kick    chan struct{} // holds one: an item waits
 
-	mu    sync.Mutex // guards waits and what is in it
-	waits map[string]*wait
+	mu     sync.Mutex // guards waits, what is in it, and rounds
+	waits  map[string]*wait
+	rounds rounds
 }
 
 // NewGate gives a gate that knows no items.
@@ -157,13 +154,18 @@ func (g *Gate) openLate(now time.Time) (opened bool) {
 
 // take opens what kube-proxy has said it is ready for. It returns true if something opened.
 func (g *Gate) take(a answers) (opened bool) {
+	if a.proxy {
+		g.mu.Lock()
+		g.rounds.add(a.syncs)
+		g.mu.Unlock()
+	}
 	return g.openIf(func(w *wait) bool {
 		status, answered := a.health[w.item.Key]
 		w.asked = w.asked || answered || a.proxy
 		if w.item.byHealth() {
 			return status == http.StatusOK
 		}
-		return a.proxy && a.syncs.include(w.first, a.at)
+		return a.proxy && g.rounds.include(w.first, a.at)
 	})
 }
 
@@ -180,18 +182,6 @@ func (g *Gate) openIf(ready func(*wait) bool) (opened bool) {
 
 // byHealth is true if the item's own health check port tells about it.
 func (i Item) byHealth() bool { return i.Local && i.HealthCheckPort != 0 }
-
-// include is true if kube-proxy's rules hold, at the time now, a change first seen here at that time.
-//
-//  1. A sync that finished after it was seen includes it.
-//  2. kube-proxy may have been faster than we. If it had something to do shortly before, has done it, and nothing more came
-//     in for as long as its news may lag behind ours, then that was it.
-func (s syncs) include(seen, now time.Time) bool {
-	if s.finished.After(seen) {
-		return true
-	}
-	return now.Sub(seen) >= heardWithin && !s.queued.Before(seen.Add(-heardBefore)) && !s.queued.After(s.finished)
-}
 
 // answers are what kube-proxy said to one round of questions.
 type answers struct {

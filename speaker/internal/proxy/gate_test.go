@@ -1,12 +1,14 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,11 +33,17 @@ func TestWhenTheGateOpens(t *testing.T) {
 	health := func(status int) func(*kubeProxy, time.Time) {
 		return func(k *kubeProxy, _ time.Time) { k.health[node+":32000"] = status }
 	}
-	synced := func(finished, queued time.Duration) func(*kubeProxy, time.Time) {
+	// synced is a round of kube-proxy's from began to finished, after which the last change was queued at a time.
+	synced := func(queued, began, finished time.Duration) func(*kubeProxy, time.Time) {
 		return func(k *kubeProxy, seen time.Time) {
-			k.metrics, k.finished, k.queued = true, seen.Add(finished), seen.Add(queued)
+			k.queued = seen.Add(queued)
+			k.round(seen.Add(began), seen.Add(finished))
 		}
 	}
+	queued := func(at time.Duration) func(*kubeProxy, time.Time) {
+		return func(k *kubeProxy, seen time.Time) { k.queued = seen.Add(at) }
+	}
+	longAgo := plan{0, synced(-time.Minute, -time.Minute, -time.Minute+100*ms)}
 	cases := map[string]struct {
 		reason string
 		item   proxy.Item
@@ -55,33 +63,67 @@ func TestWhenTheGateOpens(t *testing.T) {
 		},
 		"local, a sync is not enough": {
 			reason: "a sync says nothing about the endpoints here", item: local, want: 3000 * ms,
-			plans: []plan{{0, health(503)}, {500 * ms, synced(400*ms, 100*ms)}},
+			plans: []plan{longAgo, {0, health(503)}, {500 * ms, synced(100*ms, 400*ms, 480*ms)}},
 		},
 		"local, without a port": {
 			reason: "without a health check port the syncs tell", item: proxy.Item{Key: "a", Local: true}, want: 400 * ms,
-			plans: []plan{{400 * ms, synced(390*ms, 100*ms)}},
+			plans: []plan{longAgo, {400 * ms, synced(100*ms, 350*ms, 390*ms)}},
 		},
 		"nobody to ask": {reason: "another proxy: 1.5 s", item: cluster, want: 1500 * ms},
 		"local, nobody": {reason: "another proxy without health check ports: 1.5 s", item: local, want: 1500 * ms},
 		"cluster, synced": {
-			reason: "a sync that finished after the item was seen", item: cluster, want: 700 * ms,
-			plans: []plan{{0, synced(-time.Minute, -time.Minute)}, {700 * ms, synced(650*ms, 100*ms)}},
+			reason: "a sync that began after the change was queued", item: cluster, want: 700 * ms,
+			plans: []plan{longAgo, {700 * ms, synced(100*ms, 200*ms, 690*ms)}},
 		},
-		"cluster, old sync": {reason: "one from before says nothing", item: cluster, plans: []plan{{0, synced(-time.Minute, -time.Minute)}}, want: 3000 * ms},
+		"cluster, synced at once": {
+			reason: "it begins when the change is queued; another change may still be on its way for 300 ms", item: cluster, want: 300 * ms,
+			plans: []plan{longAgo, {120 * ms, synced(20*ms, 20*ms, 110*ms)}},
+		},
+		"cluster, a sync was under way": {
+			reason: "one that began before the change was queued does not have it, when it finishes; the next does", item: cluster, want: 1400 * ms,
+			plans: []plan{longAgo, {250 * ms, synced(20*ms, -30*ms, 240*ms)}, {1400 * ms, synced(20*ms, 1240*ms, 1390*ms)}},
+		},
+		"cluster, the next one fails": {
+			reason: "one that fails has nothing, and takes the changes with it", item: cluster, want: 2000 * ms,
+			plans: []plan{
+				longAgo, {250 * ms, synced(20*ms, -30*ms, 240*ms)},
+				{1300 * ms, func(k *kubeProxy, _ time.Time) { k.count++; k.spent += 50 * ms }},
+				{2000 * ms, synced(20*ms, 1900*ms, 1990*ms)},
+			},
+		},
+		"cluster, finished and not counted": {
+			reason: "it says that it is finished before it counts itself", item: cluster, want: 800 * ms,
+			plans: []plan{
+				longAgo, {700 * ms, func(k *kubeProxy, seen time.Time) { k.queued, k.finished = seen, seen.Add(690*ms) }},
+				{800 * ms, func(k *kubeProxy, _ time.Time) { k.count++; k.spent += 400 * ms }},
+			},
+		},
+		"cluster, old sync": {reason: "one from before says nothing", item: cluster, plans: []plan{longAgo}, want: 3000 * ms},
 		"cluster, never synced": {
 			reason: "kube-proxy has not synced at all", item: cluster, want: 3000 * ms, plans: []plan{{0, metrics}},
 		},
 		"cluster, kube-proxy was faster": {
-			reason: "it was done before we saw the change, and nothing more comes", item: cluster, want: 300 * ms,
-			plans: []plan{{0, synced(-100*ms, -200*ms)}},
+			reason: "it was done before we asked: if the change had come in too late, the next sync would be done", item: cluster,
+			want: 1100*ms + 100*ms, plans: []plan{{0, synced(-200*ms, -200*ms, -100*ms)}},
 		},
 		"cluster, faster with another change": {
-			reason: "what it did before was something else: this change comes in now", item: cluster, want: 900 * ms,
-			plans: []plan{{0, synced(-100*ms, -200*ms)}, {200 * ms, synced(-100*ms, 150*ms)}, {900 * ms, synced(880*ms, 150*ms)}},
+			reason: "what it did before was something else: this change comes in now", item: cluster, want: 1200 * ms,
+			plans: []plan{{0, synced(-200*ms, -200*ms, -100*ms)}, {200 * ms, queued(150 * ms)}, {1200 * ms, synced(150*ms, 1050*ms, 1190*ms)}},
+		},
+		"cluster, others never rest": {
+			reason: "what comes in after the sync began is not ours: ours was heard of by then", item: cluster, want: 1500 * ms,
+			plans: []plan{
+				longAgo, {250 * ms, synced(200*ms, 150*ms, 240*ms)}, {1400 * ms, queued(1390 * ms)},
+				{1500 * ms, synced(1440*ms, 1240*ms, 1490*ms)},
+			},
+		},
+		"cluster, no sync ends": {
+			reason: "changes, and no sync: 3 s at most", item: cluster, want: 3000 * ms,
+			plans: []plan{longAgo, {100 * ms, queued(100 * ms)}, {2900 * ms, queued(2900 * ms)}},
 		},
 		"cluster, answers late": {
-			reason: "kube-proxy begins to answer after a second", item: cluster, want: 1200 * ms,
-			plans: []plan{{1000 * ms, metrics}, {1200 * ms, synced(1100*ms, 100*ms)}},
+			reason: "kube-proxy begins to answer after a second", item: cluster, want: 1600 * ms,
+			plans: []plan{{1000 * ms, metrics}, {1200 * ms, synced(100*ms, 0, 200*ms)}, {1600 * ms, synced(100*ms, 1300*ms, 1500*ms)}},
 		},
 	}
 	for name, c := range cases {
@@ -224,9 +266,12 @@ func TestOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var rounds atomic.Int64
 	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		later := strconv.FormatFloat(float64(time.Now().Add(time.Second).UnixNano())/1e9, 'e', -1, 64)
-		if _, err := w.Write([]byte("kubeproxy_sync_proxy_rules_last_timestamp_seconds " + later + "\n")); err != nil {
+		const name = "kubeproxy_sync_proxy_rules_"
+		_, err := fmt.Fprintf(w, name+"last_timestamp_seconds %s\n"+name+"duration_seconds_count %d\n", later, rounds.Add(1))
+		if err != nil {
 			t.Error(err)
 		}
 	}))

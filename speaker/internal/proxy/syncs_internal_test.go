@@ -13,6 +13,7 @@ func TestReadSyncs(t *testing.T) {
 	const (
 		finished = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 		queued   = "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds"
+		duration = "kubeproxy_sync_proxy_rules_duration_seconds"
 	)
 	at := func(seconds int64, ms int64) time.Time { return time.Unix(seconds, ms*int64(time.Millisecond)) }
 	cases := map[string]struct {
@@ -25,8 +26,11 @@ func TestReadSyncs(t *testing.T) {
 			text: "# HELP " + finished + " [ALPHA] The last time proxy rules were successfully synced\n" +
 				finished + `{ip_family="IPv4"} 1.8000000005e+09` + "\n" + finished + `{ip_family="IPv6"} 1.9e+09` + "\n" +
 				queued + `{ip_family="IPv6"} 1.9e+09` + "\n" + queued + `{ip_family="IPv4"} 1.80000000025e+09` + "\n" +
-				"kubeproxy_sync_proxy_rules_endpoint_changes_total 7\n",
-			want: syncs{finished: at(1_800_000_000, 500), queued: at(1_800_000_000, 250)},
+				"kubeproxy_sync_proxy_rules_endpoint_changes_total 7\n" +
+				duration + `_bucket{ip_family="IPv4",le="+Inf"} 12` + "\n" +
+				duration + `_sum{ip_family="IPv4"} 1.25` + "\n" + duration + `_count{ip_family="IPv4"} 12` + "\n" +
+				duration + `_sum{ip_family="IPv6"} 9` + "\n" + duration + `_count{ip_family="IPv6"} 99` + "\n",
+			want: syncs{finished: at(1_800_000_000, 500), queued: at(1_800_000_000, 250), count: 12, spent: 1250 * time.Millisecond},
 		},
 		"before 1.32": {
 			reason: "without families the value holds for all",
@@ -54,12 +58,16 @@ func TestReadSyncs(t *testing.T) {
 func FuzzReadSyncs(f *testing.F) {
 	f.Add("kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.8e+09\n")
 	f.Add("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1e308\n")
+	f.Add("kubeproxy_sync_proxy_rules_duration_seconds_sum 8.5e9\nkubeproxy_sync_proxy_rules_duration_seconds_count -1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s := readSyncs(strings.NewReader(text))
 		for _, at := range []time.Time{s.finished, s.queued} {
 			if !at.IsZero() && (at.Unix() < 0 || at.Year() > 2300) {
 				t.Fatalf("read %s from %q", at, text)
 			}
+		}
+		if s.count < 0 || s.spent < 0 || s.usual() < 0 {
+			t.Fatalf("read %+v from %q", s, text)
 		}
 	})
 }
