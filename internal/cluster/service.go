@@ -111,8 +111,9 @@ type Record struct {
 	Since time.Time
 	// Renumbered is the consent that was used up, see Service.Renumber; empty if none was.
 	Renumbered string
-	// Announced is true if the Service has been announced before (rule L5).
-	Announced bool
+	// Announced is since when the Service's condition has said that it is announced, which may be a moment before it is
+	// (rules L5, P21); zero if it does not.
+	Announced time.Time
 }
 
 // PoolOf is the pool recorded for an address, "" if none is.

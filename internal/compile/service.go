@@ -187,7 +187,10 @@ func record(object *corev1.Service) cluster.Record {
 	if condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionPool); condition != nil {
 		record.Pools = splitPools(condition)
 	}
-	record.Announced = meta.IsStatusConditionTrue(object.Status.Conditions, v1beta1.ConditionAnnounced)
+	condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAnnounced)
+	if condition != nil && condition.Status == metav1.ConditionTrue {
+		record.Announced = condition.LastTransitionTime.Time
+	}
 	return record
 }
 

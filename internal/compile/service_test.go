@@ -236,8 +236,12 @@ func TestRecord(t *testing.T) {
 		},
 		"Announced": {
 			reason:     "a Service that was announced is not probed again",
-			conditions: []metav1.Condition{{Type: v1beta1.ConditionAnnounced, Status: metav1.ConditionTrue}},
-			want:       cluster.Record{Announced: true},
+			conditions: []metav1.Condition{{Type: v1beta1.ConditionAnnounced, Status: metav1.ConditionTrue, LastTransitionTime: since}},
+			want:       cluster.Record{Announced: since.Time},
+		},
+		"NotAnnounced": {
+			reason:     "one that nobody announces may have to wait again",
+			conditions: []metav1.Condition{{Type: v1beta1.ConditionAnnounced, Status: metav1.ConditionFalse, LastTransitionTime: since}},
 		},
 		"Garbage": {
 			reason: "what is no address is dropped", ingress: []string{"300.1.1.1", "", "192.0.2.10", "192.0.2.10", "fe80::1%eth0"},

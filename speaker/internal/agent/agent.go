@@ -47,6 +47,11 @@ type State struct {
 	Duration time.Duration // of the run
 }
 
+// standsFor is how long a Service's condition must have said that it is announced before that is believed. The controller
+// says so as soon as it has been decided, while the owner may still wait for its proxy, which it does for 3 s at most; and
+// the condition tells whole seconds.
+const standsFor = 4 * time.Second
+
 // Options are what an Agent works with.
 type Options struct {
 	Node      string
@@ -162,7 +167,9 @@ func (a *Agent) items(snapshot *cluster.Snapshot, claims []announce.Claim) []Ite
 	for i := range claims {
 		for _, service := range claims[i].Services {
 			if service.Policy == cluster.PolicyCluster {
-				items = append(items, Item{Key: service.Name.String(), Exempt: service.Recorded.Announced})
+				since := service.Recorded.Announced
+				announced := !since.IsZero() && snapshot.Now.Sub(since) >= standsFor
+				items = append(items, Item{Key: service.Name.String(), Exempt: announced})
 			}
 		}
 	}
