@@ -100,7 +100,7 @@ IMAGES ?= ghcr.io/berthlb/berth
 
 .PHONY: image
 image: doctor-build ## container images without a container engine, for amd64 and arm64, as tarballs in dist/
-	@cd hack/image && go build -o $(BERTH_CACHE)/bin/image .
+	@cd hack/image && go build -o $(image) .
 	@for arch in amd64 arm64; do \
 		mkdir -p dist/$$arch && \
 		GOARCH=$$arch go build -ldflags '$(ldflags)' -o dist/$$arch/ ./controller ./speaker && \

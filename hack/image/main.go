@@ -7,6 +7,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"debug/buildinfo"
 	"debug/elf"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -25,14 +27,19 @@ import (
 
 // order is what the command line asks for.
 type order struct {
-	program, arch, tag, output, user string
+	program, arch, output, user string
+	// tags are the names of the image; more than one may lead to it.
+	tags []string
 }
 
 func main() {
 	var o order
 	flag.StringVar(&o.program, "program", "", "static Linux program to put in")
 	flag.StringVar(&o.arch, "arch", "", "architecture it was built for: amd64 or arm64")
-	flag.StringVar(&o.tag, "tag", "", "name of the image")
+	flag.Func("tag", "name of the image; given again, a further name of the same image", func(tag string) error {
+		o.tags = append(o.tags, tag)
+		return nil
+	})
 	flag.StringVar(&o.output, "output", "", "tarball to write")
 	flag.StringVar(&o.user, "user", "65532", "user it runs as")
 	flag.Parse()
@@ -47,28 +54,61 @@ func write(o order, out io.Writer) error {
 	if err := checkMachine(o.program, o.arch); err != nil {
 		return err
 	}
-	tag, err := name.NewTag(o.tag)
-	if err != nil {
-		return fmt.Errorf("read -tag: %w", err)
+	if err := checkParts(o.program); err != nil {
+		return err
 	}
 	image, err := build(o)
 	if err != nil {
 		return err
 	}
-	if err := tarball.WriteToFile(o.output, tag, image); err != nil {
+	named, err := names(o.tags, image)
+	if err != nil {
+		return err
+	}
+	if err := tarball.MultiRefWriteToFile(o.output, named); err != nil {
 		return fmt.Errorf("write %s: %w", o.output, err)
 	}
-	info, err := os.Stat(o.output)
+	binary, err := size(o.program)
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", o.output, err)
+		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: %s for linux/%s, %.1f MB\n", o.output, o.tag, o.arch, float64(info.Size())/1e6)
+	archive, err := size(o.output)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: %s for linux/%s, %.1f MB (the program alone %.1f MB)\n",
+		o.output, strings.Join(o.tags, ", "), o.arch, archive, binary)
 	return err //nolint:wrapcheck // the terminal is gone: there is nobody to tell
+}
+
+// names are the references under which the tarball offers the image.
+func names(tags []string, image v1.Image) (map[name.Reference]v1.Image, error) {
+	if len(tags) == 0 {
+		return nil, errors.New("read -tag: no name is given")
+	}
+	named := map[name.Reference]v1.Image{}
+	for _, text := range tags {
+		tag, err := name.NewTag(text)
+		if err != nil {
+			return nil, fmt.Errorf("read -tag: %w", err)
+		}
+		named[tag] = image
+	}
+	return named, nil
+}
+
+// size is that of a file, in megabytes.
+func size(path string) (float64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("look at %s: %w", path, err)
+	}
+	return float64(info.Size()) / 1e6, nil
 }
 
 // checkMachine refuses a program of another architecture, naming both: such an image would only fail on a node.
 func checkMachine(program, arch string) error {
-	machine, known := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
+	machine, known := machines()[arch]
 	if !known {
 		return fmt.Errorf("-arch is %q: it must be amd64 or arm64", arch)
 	}
@@ -78,9 +118,43 @@ func checkMachine(program, arch string) error {
 	}
 	defer file.Close()
 	if file.Machine != machine {
-		return fmt.Errorf("%s is a program for %s, the image is to be for %s", program, file.Machine, machine)
+		return fmt.Errorf("%s is a program for %s, and the image is to be for %s: build it with GOARCH=%s",
+			program, architecture(file.Machine), arch, arch)
+	}
+	for _, segment := range file.Progs {
+		if segment.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s needs a dynamic loader, which the image has not: build it with CGO_ENABLED=0", program)
+		}
 	}
 	return nil
+}
+
+// checkParts refuses a program that does not say which modules it is made of: that list, which `go version -m` prints and
+// scanners of images read, is the image's bill of materials.
+func checkParts(program string) error {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return fmt.Errorf("read of which modules %s is made: %w", program, err)
+	}
+	if info.Main.Path == "" {
+		return fmt.Errorf("%s does not say of which modules it is made: build it in module mode", program)
+	}
+	return nil
+}
+
+// machines are the architectures that images are made for, by Go's names.
+func machines() map[string]elf.Machine {
+	return map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+}
+
+// architecture answers Go's name for a machine, or ELF's where that is no architecture of ours.
+func architecture(machine elf.Machine) string {
+	for arch, known := range machines() {
+		if known == machine {
+			return arch
+		}
+	}
+	return machine.String()
 }
 
 // build is the image: one layer with the program, made at the same time wherever it is built.
