@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/ipam"
 	"github.com/berthlb/berth/internal/reason"
 )
 
@@ -30,6 +31,12 @@ func (w *world) drawWish(s *cluster.Service) {
 	}
 	s.Labels = map[string]string{"tier": rapid.SampledFrom([]string{"gold", "tin"}).Draw(w.t, "tier")}
 	s.Ours = rapid.IntRange(0, 9).Draw(w.t, "ours") < 9
+	s.SharingKey = rapid.SampledFrom([]string{"", "", "k", "k", "m"}).Draw(w.t, "key")
+	s.Ports = rapid.SampledFrom([][]cluster.Port{{{Protocol: "TCP", Number: 80}}, {{Protocol: "TCP", Number: 443}}, {{Protocol: "UDP", Number: 80}, {Protocol: "TCP", Number: 53}}}).Draw(w.t, "ports")
+	s.Policy = rapid.SampledFrom([]cluster.TrafficPolicy{cluster.PolicyCluster, cluster.PolicyCluster, cluster.PolicyLocal}).Draw(w.t, "traffic policy")
+	s.Selector = rapid.SampledFrom([]string{"app=a", "app=a", "app=b"}).Draw(w.t, "selector")
+	s.SharingNamespaces = rapid.SampledFrom([][]string{nil, {"blog"}, {"shop"}}).Draw(w.t, "shares with")
+	s.Renumber = rapid.SampledFrom([]string{"", "", "", "1", "2"}).Draw(w.t, "renumber")
 	s.ClusterAddresses = nil
 	if rapid.IntRange(0, 6).Draw(w.t, "external IP") == 0 {
 		s.ClusterAddresses = append(s.ClusterAddresses, drawAddress(w.t, 4))
@@ -87,8 +94,9 @@ func (w *world) remove() {
 		w.t.Skip("no Service")
 	}
 	delete(w.live, name)
+	woken := w.ledger.Release(name)
 	w.forget(name)
-	w.wake(w.ledger.Release(name))
+	w.wake(woken)
 }
 
 // makeAnew deletes a Service and makes another under its name before anybody has seen the deletion.
@@ -105,8 +113,16 @@ func (w *world) forget(name cluster.Name) {
 	delete(w.due, name)
 	delete(w.writes, name)
 	delete(w.open, name)
-	delete(w.twin.holds, name)
-	delete(w.twin.services, name)
+	w.twin.forget(name)
+}
+
+// cooling is what the pools' statuses say of a ledger.
+func cooling(w *world, ledger *ipam.Ledger) []ipam.Cooling {
+	var list []ipam.Cooling
+	for _, pool := range w.picture.Pools {
+		list = append(list, usage(w, ledger, pool.Name).Cooling...)
+	}
+	return list
 }
 
 func (w *world) wake(names []cluster.Name) {
@@ -141,6 +157,9 @@ func (w *world) editPools() {
 		}
 		p := &cluster.Pool{Name: name, UID: name, Created: epoch().Add(time.Duration(7*i%3) * time.Second)}
 		p.AutoAssign = rapid.IntRange(0, 4).Draw(w.t, "auto") > 0
+		p.Sharing = rapid.SampledFrom([]cluster.Sharing{cluster.SameNamespace, cluster.AcrossNamespaces, cluster.AcrossNamespaces, cluster.Never}).Draw(w.t, "sharing")
+		p.QuotaPerNamespace = rapid.SampledFrom([]int64{0, 0, 0, 1, 2}).Draw(w.t, "quota")
+		p.ReleaseDelay = rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second, time.Minute}).Draw(w.t, "release delay")
 		p.AvoidBuggyIPs = rapid.Bool().Draw(w.t, "avoid buggy")
 		var set netipx.IPSetBuilder
 		for _, family := range []int{4, 6} {
@@ -184,6 +203,10 @@ func (w *world) editNodes() {
 		}
 		w.picture.Nodes = append(w.picture.Nodes, node)
 	}
+	w.picture.Gateways = nil
+	if rapid.IntRange(0, 3).Draw(w.t, "gateway") == 0 {
+		w.picture.Gateways = []ipam.Gateway{{Address: drawAddress(w.t, 4), Node: "n0"}}
+	}
 	if rapid.IntRange(0, 3).Draw(w.t, "service CIDR") == 0 {
 		w.picture.ServiceCIDRs = []netip.Prefix{netip.PrefixFrom(drawAddress(w.t, 6), 127).Masked()}
 	}
@@ -197,4 +220,30 @@ func (w *world) relabel() {
 	}
 	w.picture.Namespaces = map[string]*cluster.Namespace{"shop": namespace, "blog": {Name: "blog"}}
 	w.setCluster()
+}
+
+func (w *world) editReservations() {
+	w.picture.Reservations = nil
+	for i := range rapid.IntRange(0, 2).Draw(w.t, "reservations") {
+		name := cluster.Name{Namespace: "shop", Name: rapid.SampledFrom([]string{"a", "b"}).Draw(w.t, "for")}
+		r := &cluster.Reservation{Name: fmt.Sprintf("r%d", i), UID: "r", Created: epoch(), Service: name}
+		if rapid.IntRange(0, 5).Draw(w.t, "broken") == 5 {
+			r.Problem = reason.New(reason.InvalidRange, "broken")
+		} else {
+			first := drawAddress(w.t, rapid.SampledFrom([]int{4, 4, 6}).Draw(w.t, "family"))
+			last := first
+			if rapid.Bool().Draw(w.t, "two") {
+				last = first.Next()
+			}
+			r.Ranges = []netipx.IPRange{netipx.IPRangeFrom(first, last)}
+		}
+		w.picture.Reservations = append(w.picture.Reservations, r)
+	}
+	w.setCluster()
+}
+
+func (w *world) timePasses() {
+	w.now = w.now.Add(time.Duration(rapid.IntRange(1, 40).Draw(w.t, "seconds")) * time.Second)
+	w.twin.tick(w.now)
+	w.wake(w.ledger.Tick(w.now))
 }

@@ -204,10 +204,11 @@ func recordOf(s *cluster.Service, decision ipam.Decision) cluster.Record {
 	case ipam.Clear:
 		return cluster.Record{}
 	case ipam.Foreign:
-		return cluster.Record{ByUs: true, Addresses: s.Recorded.Addresses, Since: epoch()}
+		return cluster.Record{ByUs: true, Addresses: s.Recorded.Addresses, Since: epoch(), Renumbered: decision.Renumbered}
 	default:
 		return cluster.Record{
 			ByUs: true, Addresses: decision.Addresses, Named: decision.Addresses, Pools: decision.Pools, Since: epoch(),
+			Renumbered: decision.Renumbered,
 		}
 	}
 }

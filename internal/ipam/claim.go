@@ -26,10 +26,22 @@ func record(service *cluster.Service) []held {
 	return given
 }
 
+// loss is an address that a Service has in its status and cannot keep, since another Service has it.
+type loss struct {
+	address netip.Addr
+	to      cluster.Name
+	why     string
+	broken  bool // the two shared it, or have the same key, and do not go together
+}
+
+func lose(service, other *cluster.Service, address netip.Addr, broken bool) loss {
+	return loss{address, other.Name, clash(service, other), broken || service.SharingKey != "" && service.SharingKey == other.SharingKey}
+}
+
 // claim says which addresses are the Service's own, at most one of each family it wants, and which in its status would
 // be if another Service did not hold them. What the status holds comes first; what our record names counts also where
 // somebody emptied or overwrote the status (rule P5). The pools are the recorded ones, see poolName.
-func (l *Ledger) claim(service *cluster.Service) (own []held, lost []netip.Addr) {
+func (l *Ledger) claim(service *cluster.Service) (own []held, lost []loss) {
 	if !service.Ours {
 		return nil, nil
 	}
@@ -38,18 +50,23 @@ func (l *Ledger) claim(service *cluster.Service) (own []held, lost []netip.Addr)
 		if !l.ours(service, address) || !lacks(service, own, address) {
 			continue
 		}
-		if l.heldByAnother(service, address) != nil {
-			lost = append(lost, address)
+		if other := l.rival(service, address); other != nil {
+			lost = append(lost, lose(service, other, address, false))
 			continue
 		}
 		own = append(own, held{address, poolIn(given, address)})
 	}
 	for _, one := range given {
-		if lacks(service, own, one.address) && l.heldByAnother(service, one.address) == nil {
+		if lacks(service, own, one.address) && l.rival(service, one.address) == nil && l.pure(service, one.address) {
 			own = append(own, one)
 		}
 	}
 	return own, lost
+}
+
+// pure is true if the Service goes together with all that hold the address in whatever way.
+func (l *Ledger) pure(service *cluster.Service, address netip.Addr) bool {
+	return !slices.ContainsFunc(l.others(service, address), func(other *cluster.Service) bool { return clash(service, other) != "" })
 }
 
 // lacks is true if the Service wants the address's family and has none of it yet.
@@ -88,18 +105,6 @@ func (l *Ledger) open(pool *poolIndex, service *cluster.Service) bool {
 	return pool.Open(service, labels)
 }
 
-// heldByAnother is the Service that holds the address before all others, if that is another one; else nil.
-func (l *Ledger) heldByAnother(service *cluster.Service, address netip.Addr) *cluster.Service {
-	current, taken := l.holders[address]
-	if !taken {
-		return nil
-	}
-	if first := current.first.service; first.Name != service.Name || first.UID != service.UID {
-		return first
-	}
-	return nil
-}
-
 // poolName is the name of the pool that a held address is from: the one recorded while that has it, or while the Service
 // asks for it; else the one that has it now, which may be the old one under a new name; else the recorded one, which
 // stays (rule A10).
@@ -122,7 +127,7 @@ func (l *Ledger) inPool(address netip.Addr) bool { return l.pools.of(address) !=
 // basis is what the Service holds now, at most one address of each family it wants, in the order of its families; and
 // for the families of which it holds none, what its status has that is another Service's. It is the newest answer, also
 // one whose write has an unknown outcome: deciding as if it had arrived is what makes the next write settle it.
-func (l *Ledger) basis(service *cluster.Service) (own []held, lost []netip.Addr) {
+func (l *Ledger) basis(service *cluster.Service) (own []held, lost []loss) {
 	var wanted []held
 	if e := l.entries[service.Name]; e != nil && e.service.UID == service.UID {
 		wanted = e.wanted
@@ -130,9 +135,15 @@ func (l *Ledger) basis(service *cluster.Service) (own []held, lost []netip.Addr)
 	complete := true
 	for _, family := range service.Families {
 		one, has := ofFamily(wanted, family)
-		if complete = complete && has; has {
-			own = append(own, held{one.address, l.poolName(service, one)})
+		if complete = complete && has; !has {
+			continue
 		}
+		if other := l.rival(service, one.address); other != nil { // the Service has changed, and gives way (rule A7)
+			lost = append(lost, lose(service, other, one.address, true))
+			complete = false
+			continue
+		}
+		own = append(own, held{one.address, l.poolName(service, one)})
 	}
 	if complete {
 		return own, nil
@@ -143,5 +154,10 @@ func (l *Ledger) basis(service *cluster.Service) (own []held, lost []netip.Addr)
 			own = append(own, held{one.address, l.poolName(service, one)})
 		}
 	}
-	return own, slices.DeleteFunc(others, func(address netip.Addr) bool { return !lacks(service, own, address) })
+	for _, other := range others {
+		if !slices.ContainsFunc(lost, func(known loss) bool { return known.address == other.address }) {
+			lost = append(lost, other)
+		}
+	}
+	return own, slices.DeleteFunc(lost, func(one loss) bool { return !lacks(service, own, one.address) })
 }

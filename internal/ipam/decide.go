@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/internal/reason"
@@ -12,8 +13,9 @@ import (
 // Decide answers a Service. It reads only. The steps, which the tests name:
 //
 //  1. A Service that is not ours, or no longer, is left alone; a record of ours is cleared (A1).
-//  2. A status with addresses that are not from Berth is left as it is (A14).
-//  3. For each family: what is wished for (A3, A4) if it can be had; else what is held (P5); else a fresh address (A5).
+//  2. A status with addresses that are not from Berth is left as it is, unless its owner consents (A14).
+//  3. For each family: what is wished for (A3, A4) if it can be had; else what is held (P5); else what is reserved for the
+//     Service, what it had and cools down (A9), what Services of its key hold (A7), or a fresh address (A5).
 //  4. RequireDualStack gets all or nothing new (A2).
 //  5. The answer is put together with its reason (P8).
 func (l *Ledger) Decide(service *cluster.Service) Decision {
@@ -29,17 +31,40 @@ func (l *Ledger) Decide(service *cluster.Service) Decision {
 			return Decision{} // without pools nothing is touched (P12)
 		}
 	}
-	if len(own) == 0 && l.isForeign(service) { // step 2
-		return foreign(service)
+	foreign := len(own) == 0 && l.isForeign(service)
+	if foreign && !consents(service) { // step 2
+		return foreignAnswer(service, "")
 	}
-	answers := make([]answer, 0, len(service.Families))
-	for _, family := range service.Families { // step 3
-		current, _ := ofFamily(own, family)
-		answers = append(answers, l.answer(service, family, current))
-	}
+	answers := l.answers(service, own) // step 3
 	wholeWish(service, answers)
 	allOrNothing(service, answers) // step 4
-	return l.compose(service, answers, lost)
+	decision := l.compose(service, answers, lost)
+	if foreign && len(decision.Addresses) == 0 {
+		kept := foreignAnswer(service, "; berth.dev/renumber consents to others, but "+decision.Reason.Message)
+		kept.waits = decision.waits
+		return kept
+	}
+	return decision
+}
+
+// consents is true if the owner consents to another address and has not got one for that yet (rule A10).
+func consents(service *cluster.Service) bool {
+	return service.Renumber != "" && service.Renumber != service.Recorded.Renumbered
+}
+
+// answers is step 3: one answer for each family.
+func (l *Ledger) answers(service *cluster.Service, own []held) []answer {
+	joined := l.joined(service, own)
+	answers := make([]answer, 0, len(service.Families))
+	for _, family := range service.Families {
+		a := answer{family: family}
+		a.current, _ = ofFamily(own, family)
+		a.joined, _ = ofFamily(joined, family)
+		a.moving = consents(service) && a.current.address.IsValid() && !l.inPool(a.current.address)
+		l.answer(service, &a)
+		answers = append(answers, a)
+	}
+	return answers
 }
 
 // isForeign is true if the status holds addresses and none of them is from Berth.
@@ -50,29 +75,34 @@ func (l *Ledger) isForeign(service *cluster.Service) bool {
 	return !slices.ContainsFunc(service.Recorded.Addresses, func(a netip.Addr) bool { return l.ours(service, a) })
 }
 
-// foreign is the answer to a Service that another program gave its addresses. The message quotes them, since an
+// foreignAnswer is the answer to a Service that another program gave its addresses. The message quotes them, since an
 // address that stands free in it is one we gave (rule A14).
-func foreign(service *cluster.Service) Decision {
+func foreignAnswer(service *cluster.Service, more string) Decision {
 	quoted := make([]string, len(service.Recorded.Addresses))
 	for i, address := range service.Recorded.Addresses {
 		quoted[i] = `"` + address.String() + `"`
 	}
 	return Decision{
-		Verdict:   Foreign,
-		Addresses: service.Recorded.Addresses,
-		Reason: *reason.New(reason.ForeignAddress, "the status holds %s, which Berth did not give and which is in no pool open to this Service",
-			strings.Join(quoted, " and ")),
+		Verdict:    Foreign,
+		Addresses:  service.Recorded.Addresses,
+		Renumbered: service.Recorded.Renumbered,
+		Reason: *reason.New(reason.ForeignAddress, "the status holds %s, which Berth did not give and which is in no pool open to this Service%s",
+			strings.Join(quoted, " and "), more),
 	}
 }
 
 // answer is the answer for one family: what is held, what it is to be, or why it stays as it is.
 type answer struct {
 	family  cluster.Family
-	current held           // what is held; the zero value if nothing is
-	chosen  held           // what is to be held; the zero value for nothing
-	refusal *reason.Reason // why the wish is not met; nil if it is
-	waits   []waitKey      // what would help
-	unasked bool           // a request leaves this family out: nothing is wanted
+	current held             // what is held; the zero value if nothing is
+	moving  bool             // what is held is in no pool, and the owner consents to another address
+	joined  held             // what the Service could share with others of its key; the zero value for nothing
+	chosen  held             // what is to be held; the zero value for nothing
+	refusal *reason.Reason   // why the wish is not met; nil if it is
+	also    []*reason.Reason // refusals that are as true
+	waits   []waitKey        // what would help
+	unasked bool             // a request leaves this family out: nothing is wanted
+	stays   bool             // nothing changes, because another family cannot be had
 }
 
 // keep makes the answer: as it is, for that reason.
@@ -80,22 +110,20 @@ func (a *answer) keep(refusal *reason.Reason, waits ...waitKey) {
 	a.chosen, a.refusal, a.waits = a.current, refusal, waits
 }
 
-// answer is step 3 for one family.
-func (l *Ledger) answer(service *cluster.Service, family cluster.Family, current held) answer {
-	a := answer{family: family, current: current}
+// answer answers for one family.
+func (l *Ledger) answer(service *cluster.Service, a *answer) {
 	switch {
 	case service.RequestProblem != nil:
 		a.keep(service.RequestProblem)
 	case len(service.Request) > 0:
-		l.request(service, &a)
+		l.request(service, a)
 	case service.RequestPool != "":
-		l.fromRequestedPool(service, &a)
-	case current.address.IsValid():
+		l.fromRequestedPool(service, a)
+	case a.current.address.IsValid() && !a.moving:
 		a.keep(nil)
 	default:
-		l.fromAnyPool(service, &a)
+		l.fromAnyPool(service, a)
 	}
-	return a
 }
 
 // request answers a wish for certain addresses (rule A3).
@@ -110,18 +138,26 @@ func (l *Ledger) request(service *cluster.Service, a *answer) {
 	}
 	address := service.Request[i]
 	pool, refusal := l.refuse(service, address, a.current)
-	if refusal != nil {
-		a.keep(refusal)
-		if refusal.Word == reason.AddressInUse || refusal.Word == reason.AddressSkipped {
-			a.waits = []waitKey{{address: address}} // for the rest, pools have to change
-		}
-		return
-	}
-	if a.current.address == address {
+	switch {
+	case refusal != nil:
+		a.keep(refusal, l.helps(service, address, refusal.Word)...)
+	case a.current.address == address:
 		a.keep(nil)
-		return
+	default:
+		a.chosen = held{address, pool.Name}
 	}
-	a.chosen = held{address, pool.Name}
+}
+
+// helps is what a Service waits for that is refused a certain address. For the rest, pools have to change.
+func (l *Ledger) helps(service *cluster.Service, address netip.Addr, why reason.Word) []waitKey {
+	switch why {
+	case reason.AddressInUse, reason.AddressSkipped, reason.SharingRefused, reason.CoolingDown:
+		return []waitKey{{address: address}}
+	case reason.QuotaExceeded:
+		return []waitKey{{place: place{l.pools.of(address).Name, cluster.FamilyOf(address), service.Name.Namespace}}, {company: address}}
+	default:
+		return nil
+	}
 }
 
 // refuse says why the Service cannot have an address it asks for; nil, with its pool, if it can. One it holds is its
@@ -152,16 +188,35 @@ func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool 
 	if !l.open(pool, service) {
 		return notOpen(pool)
 	}
+	if corner := l.pools.at(address).corner; corner != nil && corner.reservation.Service != service.Name {
+		return reason.New(reason.Reserved, "%s is reserved for Service %s by AddressReservation %s", address, corner.reservation.Service, corner.reservation.Name)
+	}
 	if why := l.skip.why(address); why != "" {
 		return reason.New(reason.AddressSkipped, "%s of pool %s is %s", address, pool.Name, why)
 	}
 	if pool.free(cluster.FamilyOf(address)).skips(address) {
 		return reason.New(reason.AddressSkipped, "%s is left out by pool %s: avoidBuggyIPs", address, pool.Name)
 	}
-	if other := l.heldByAnother(service, address); other != nil {
-		return reason.New(reason.AddressInUse, "%s is held by Service %s", address, other.Name)
+	if one, cools := l.cooling.byAddress[address]; cools && one.Service != service.Name {
+		return reason.New(reason.CoolingDown, "%s was Service %s's, and pool %s keeps it from others until %s",
+			address, one.Service, pool.Name, one.Until.UTC().Format(time.RFC3339))
 	}
-	return nil
+	return l.refuseHeld(service, address, pool)
+}
+
+// refuseHeld says why the Service cannot have an address for what others hold.
+func (l *Ledger) refuseHeld(service *cluster.Service, address netip.Addr, pool *poolIndex) *reason.Reason {
+	switch other, why := l.refuseCompany(service, address, pool.Pool); {
+	case why == "":
+	case service.SharingKey == "" || other.SharingKey != service.SharingKey:
+		return reason.New(reason.AddressInUse, "%s is held by Service %s", address, other.Name)
+	default:
+		return reason.New(reason.SharingRefused, "%s is held by Service %s of the same sharing key, but %s", address, other.Name, why)
+	}
+	if l.heldInNamespace(service, address) {
+		return nil // its quota counts it already
+	}
+	return l.refuseByQuota(service, pool, cluster.FamilyOf(address))
 }
 
 // notOpen is the reason that a pool is for others.
@@ -172,7 +227,7 @@ func notOpen(pool *poolIndex) *reason.Reason {
 // fromRequestedPool answers a wish for a pool (rule A4): what is held from it stays, else its lowest free address.
 func (l *Ledger) fromRequestedPool(service *cluster.Service, a *answer) {
 	name := service.RequestPool
-	if a.current.address.IsValid() && a.current.pool == name {
+	if !l.leaves(service, a.current) && a.current.address.IsValid() && !a.moving {
 		a.keep(nil)
 		return
 	}
@@ -187,53 +242,74 @@ func (l *Ledger) fromRequestedPool(service *cluster.Service, a *answer) {
 	case !pool.has(a.family):
 		a.keep(reason.New(reason.NoPool, "pool %s has no %s addresses", name, a.family))
 	default:
-		takeLowest(a, pool)
+		l.takeFrom(service, a, []*poolIndex{pool})
 	}
+}
+
+// leaves is true if the Service asks for another pool than the one of an address it holds, or consents to leave it.
+func (l *Ledger) leaves(service *cluster.Service, one held) bool {
+	return service.RequestPool != "" && one.pool != service.RequestPool || consents(service) && !l.inPool(one.address)
 }
 
 // fromAnyPool gives a fresh address from the pools that assign by themselves, in their order (rule A4).
 func (l *Ledger) fromAnyPool(service *cluster.Service, a *answer) {
 	var candidates []*poolIndex
 	for _, pool := range l.pools.ordered {
-		if !pool.AutoAssign || !pool.has(a.family) || !l.open(pool, service) {
-			continue
+		if pool.AutoAssign && pool.has(a.family) && l.open(pool, service) {
+			candidates = append(candidates, pool)
 		}
-		if pool.free(a.family).any() {
-			takeLowest(a, pool)
-			return
-		}
-		candidates = append(candidates, pool)
+	}
+	l.takeFrom(service, a, candidates)
+}
+
+// takeFrom gives a Service an address: what is reserved for it, what it had, what it can share, or the lowest free one of
+// the first pool that has one. Else it waits for all of them.
+func (l *Ledger) takeFrom(service *cluster.Service, a *answer, candidates []*poolIndex) {
+	if l.fromReservation(service, a) || l.fromCooling(service, a, false) {
+		return
+	}
+	if a.joined.address.IsValid() {
+		a.chosen = a.joined
+		return
 	}
 	if len(candidates) == 0 {
 		a.keep(reason.New(reason.NoPool, "no pool that assigns by itself is open to this Service and has %s addresses", a.family))
 		return
 	}
-	takeLowest(a, candidates...)
-}
-
-// takeLowest chooses the lowest free address of the first pool that has one; else the Service waits for all of them.
-func takeLowest(a *answer, candidates ...*poolIndex) {
+	var over []*reason.Reason
+	var waits []waitKey
 	for _, pool := range candidates {
+		if refusal := l.refuseByQuota(service, pool, a.family); refusal != nil {
+			over = append(over, refusal)
+			waits = append(waits, waitKey{place: place{pool.Name, a.family, service.Name.Namespace}})
+			continue
+		}
 		if address, free := pool.free(a.family).lowest(); free {
 			a.chosen = held{address, pool.Name}
 			return
 		}
+		waits = append(waits, waitKey{place: place{pool: pool.Name, family: a.family}})
 	}
-	waits := make([]waitKey, 0, len(candidates))
-	names := make([]string, 0, len(candidates))
-	for _, pool := range candidates {
-		waits = append(waits, waitKey{pool: pool.Name, family: a.family})
-		names = append(names, pool.Name)
+	if service.SharingKey != "" {
+		waits = append(waits, waitKey{sharingKey: service.SharingKey})
 	}
-	a.keep(full(names, a.family), waits...)
+	a.keep(nothingLeft(candidates, a.family), waits...)
+	if a.also = over; len(over) == len(candidates) {
+		a.refusal, a.also = over[0], append(over, a.refusal)
+	}
 }
 
-// full is the reason that pools have no address left.
-func full(names []string, family cluster.Family) *reason.Reason {
-	if len(names) == 1 {
-		return reason.New(reason.PoolFull, "pool %s has no free %s address", names[0], family)
+// nothingLeft is the reason that pools have no address left, in a wording that stays true whichever of them are full and
+// in which the Service's namespace has all it may have.
+func nothingLeft(candidates []*poolIndex, family cluster.Family) *reason.Reason {
+	if len(candidates) == 1 {
+		return reason.New(reason.PoolFull, "pool %s has no free %s address", candidates[0].Name, family)
 	}
-	return reason.New(reason.PoolFull, "pools %s have no free %s address", strings.Join(names, ", "), family)
+	names := make([]string, len(candidates))
+	for i, pool := range candidates {
+		names[i] = pool.Name
+	}
+	return reason.New(reason.PoolFull, "pools %s have no free %s address for this Service", strings.Join(names, ", "), family)
 }
 
 // wholeWish ends the answers to a request: what it leaves out is given up only once all it asks for is met, and an
@@ -268,88 +344,9 @@ func allOrNothing(service *cluster.Service, answers []answer) {
 // stay makes every answer: as it is; for that reason, where there is one.
 func stay(answers []answer, refusal *reason.Reason) {
 	for i := range answers {
-		answers[i].chosen = answers[i].current
+		answers[i].chosen, answers[i].stays = answers[i].current, true
 		if refusal != nil {
-			answers[i].refusal, answers[i].waits = refusal, nil
+			answers[i].refusal, answers[i].also, answers[i].waits = refusal, nil, nil
 		}
 	}
-}
-
-// compose is step 5.
-func (l *Ledger) compose(service *cluster.Service, answers []answer, lost []netip.Addr) Decision {
-	decision := Decision{Verdict: Set}
-	var refusals []answer
-	var outside []string
-	for i := range answers {
-		a := &answers[i]
-		decision.waits = append(decision.waits, a.waits...)
-		if a.refusal != nil {
-			refusals = append(refusals, *a)
-		}
-		if !a.chosen.address.IsValid() {
-			continue
-		}
-		decision.Addresses = append(decision.Addresses, a.chosen.address)
-		decision.Pools = append(decision.Pools, a.chosen.pool)
-		if !l.inPool(a.chosen.address) {
-			outside = append(outside, a.chosen.address.String())
-		}
-	}
-	decision.Complete = len(refusals) == 0 || partly(service, &decision)
-	decision.Reason = describe(service, &decision, refusals, outside, lost)
-	for i := 1; i < len(refusals); i++ {
-		decision.Also = append(decision.Also, describe(service, &decision, refusals[i:], outside, lost))
-	}
-	return decision
-}
-
-// partly is true if the Service wants no more than could be had: as many families as there are (rule A2).
-func partly(service *cluster.Service, decision *Decision) bool {
-	return service.FamilyPolicy == cluster.PreferDualStack && len(decision.Addresses) > 0 && !wishes(service)
-}
-
-// wishes is true if the Service asks for something by name.
-func wishes(service *cluster.Service) bool {
-	return len(service.Request) > 0 || service.RequestPool != "" || service.RequestProblem != nil
-}
-
-// describe gives the reason of an answer. The message of a Service that holds addresses names them, each as a word of
-// its own: that is the record that they are from Berth (rule A14).
-func describe(service *cluster.Service, decision *Decision, refusals []answer, outside []string, lost []netip.Addr) reason.Reason {
-	has := holding(decision)
-	switch {
-	case has == "":
-		return pending(service, refusals)
-	case len(refusals) > 0 && decision.Complete:
-		return *reason.New(reason.PartlyAllocated, "%s; no %s address: %s", has, refusals[0].family, refusals[0].refusal.Message)
-	case len(refusals) > 0:
-		return *reason.New(reason.RequestUnmet, "keeps %s; %s: %s", has, refusals[0].refusal.Word, refusals[0].refusal.Message)
-	case len(lost) > 0:
-		return *reason.New(reason.MovedDuplicate, "%s, because %s is an older Service's", has, lost[0])
-	case len(outside) > 0:
-		return *reason.New(reason.OutOfPool, "%s; no pool contains %s any more", has, strings.Join(outside, " and "))
-	default:
-		return reason.Reason{Word: reason.Allocated, Message: has}
-	}
-}
-
-// pending is the reason that a Service has no address. Where two families are wanted it says which one is missing.
-func pending(service *cluster.Service, refusals []answer) reason.Reason {
-	if len(refusals) == 0 { // a Service without any cluster IP, or headless without families
-		return *reason.New(reason.NoPool, "the Service has no IP family yet")
-	}
-	first := refusals[0]
-	if len(service.Families) > 1 && first.refusal != service.RequestProblem && !strings.Contains(first.refusal.Message, first.family.String()) {
-		return *reason.New(first.refusal.Word, "%s: %s", first.family, first.refusal.Message)
-	}
-	return *first.refusal
-}
-
-// holding is "192.0.2.10 from pool public and 2001:db8::10 from pool six"; "" if nothing is held.
-func holding(decision *Decision) string {
-	parts := make([]string, len(decision.Addresses))
-	for i, address := range decision.Addresses {
-		parts[i] = address.String() + " from pool " + decision.Pools[i]
-	}
-	return strings.Join(parts, " and ")
 }

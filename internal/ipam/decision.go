@@ -32,6 +32,9 @@ type Decision struct {
 	Pools []string
 	// Complete is true if the Service holds every address it should: the status of the condition Allocated.
 	Complete bool
+	// Renumbered is the consent to another address that is used up, to be recorded in the status; empty if there is none
+	// (rule A10).
+	Renumbered string
 	// Reason is the reason and message of the condition Allocated.
 	Reason reason.Reason
 	// Also are reasons just as true, where more than one thing is missing. Which comes first may change with what
@@ -43,7 +46,7 @@ type Decision struct {
 
 // Equal is true if the two answers are the same.
 func (d *Decision) Equal(other *Decision) bool {
-	return d.Verdict == other.Verdict && d.Complete == other.Complete && d.Reason == other.Reason &&
+	return d.Verdict == other.Verdict && d.Complete == other.Complete && d.Renumbered == other.Renumbered && d.Reason == other.Reason &&
 		slices.Equal(d.Addresses, other.Addresses) && slices.Equal(d.Pools, other.Pools)
 }
 
@@ -69,6 +72,15 @@ func ofFamily(list []held, family cluster.Family) (held, bool) {
 		}
 	}
 	return held{}, false
+}
+
+// addressesOf are the addresses without their pools.
+func addressesOf(list []held) []netip.Addr {
+	addresses := make([]netip.Addr, len(list))
+	for i, one := range list {
+		addresses[i] = one.address
+	}
+	return addresses
 }
 
 // contains is true if the address is in the list.

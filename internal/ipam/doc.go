@@ -15,6 +15,6 @@
 // about those next. A change of pools, nodes or CIDRs (SetCluster) rebuilds the indexes and moves nothing; Plan then
 // says on paper which Services have another answer than before.
 //
-// The rules are those of docs/rules: P3, P5, P15 to P18 and A1 to A6, A11, A12, A14. Sharing an address (A7) is not built;
-// its seam is the list of holders that every address has.
+// The rules are those of docs/rules: P3, P5, P15 to P18 and A1 to A14. Services that share an address are its holders
+// together: no two of those that claim it clash, see rival.
 package ipam

@@ -17,32 +17,53 @@ func (w *world) check() {
 	w.countsAreExact()
 }
 
-// noAddressTwice is P3: no address is in two statuses, or on its way to one that another has.
+// noAddressTwice is P3: no address is in two statuses, or on its way to one that another has, unless the two can share it.
+// Where somebody changed one of them so that they cannot any more, one of the two has to be giving way.
 func (w *world) noAddressTwice() {
-	owner := map[netip.Addr]cluster.Name{}
-	claim := func(address netip.Addr, name cluster.Name) {
-		if other, taken := owner[address]; taken && other != name {
-			w.t.Fatalf("P3: %s is %s's and %s's", address, other, name)
-		}
-		owner[address] = name
-	}
+	owners := map[netip.Addr][]cluster.Name{}
 	for _, name := range w.names() {
-		o := w.live[name]
-		for _, address := range o.service.Recorded.Addresses {
-			claim(address, name)
+		for address := range w.mayHave(name) {
+			for _, other := range owners[address] {
+				w.mayShare(address, name, other)
+			}
+			owners[address] = append(owners[address], name)
 		}
-		underWay := w.open[name]
-		if write := w.writes[name]; write != nil {
-			underWay = append(slices.Clone(underWay), write)
-		}
-		for _, write := range underWay {
-			if write.version == o.version { // else it can never land
-				for _, address := range write.decision.Addresses {
-					claim(address, name)
-				}
+	}
+}
+
+func (w *world) mayShare(address netip.Addr, a, b cluster.Name) {
+	switch {
+	case together(w.live[a].service, w.live[b].service), w.acted[a], w.acted[b]:
+	case w.givesWay(a, address), w.givesWay(b, address):
+	default:
+		w.t.Fatalf("P3: %s is %s's and %s's", address, a, b)
+	}
+}
+
+// givesWay is true if the Service has lost its right to the address and its status is about to follow.
+func (w *world) givesWay(name cluster.Name, address netip.Addr) bool {
+	return !w.twin.claims(name, address) && (w.due[name] || w.writes[name] != nil || len(w.open[name]) > 0)
+}
+
+// mayHave is every address that is in the Service's status or may yet get there.
+func (w *world) mayHave(name cluster.Name) map[netip.Addr]bool {
+	o := w.live[name]
+	has := map[netip.Addr]bool{}
+	for _, address := range o.service.Recorded.Addresses {
+		has[address] = true
+	}
+	underWay := w.open[name]
+	if write := w.writes[name]; write != nil {
+		underWay = append(slices.Clone(underWay), write)
+	}
+	for _, write := range underWay {
+		if write.version == o.version { // else it can never land
+			for _, address := range write.decision.Addresses {
+				has[address] = true
 			}
 		}
 	}
+	return has
 }
 
 // countsAreExact is P15 and P17: what the ledger counts is what a walk over every address counts.
@@ -67,14 +88,16 @@ func (w *world) countsAreExact() {
 					// an older pool counts it
 				case held[address]:
 					counts.Assigned++
-				case !w.twin.skipped(address):
+				case w.twin.cooling[address].Address.IsValid():
+					want.Cooling = append(want.Cooling, w.twin.cooling[address])
+				case !w.twin.skipped(address) && w.twin.reservedFor(address) == nil:
 					counts.Available++
 				}
 			}
 		}
 		got := usage(w, w.ledger, pool.Name)
-		got.Overlap = nil
-		if diff := cmp.Diff(want, got); diff != "" {
+		got.Overlap, got.Skipped = nil, nil
+		if diff := cmp.Diff(want, got, compareAddr()); diff != "" {
 			w.t.Fatalf("P15, P17: pool %s is counted wrong (-walk +ledger):\n%s", pool.Name, diff)
 		}
 	}
@@ -86,6 +109,15 @@ func (w *world) Fatalf(format string, args ...any) { w.t.Fatalf(format, args...)
 
 // checkRest looks at what must hold once nothing is due and nothing is under way.
 func (w *world) checkRest() {
+	for _, a := range w.names() { // P3, without any grace
+		for _, b := range w.names() {
+			for address := range w.mayHave(a) {
+				if a != b && w.mayHave(b)[address] && !together(w.live[a].service, w.live[b].service) {
+					w.t.Fatalf("P3: %s is %s's and %s's, and nothing is under way", address, a, b)
+				}
+			}
+		}
+	}
 	for _, name := range w.names() { // P16: who waits could not be served now
 		s := w.live[name].service
 		if decision := w.ledger.Decide(s); !stored(s, decision) {
@@ -105,7 +137,7 @@ func (w *world) checkRest() {
 	warm := map[cluster.Name]twinAnswer{}
 	for _, s := range w.services() {
 		decision := w.ledger.Decide(s)
-		warm[s.Name] = twinAnswer{decision.Verdict, decision.Addresses, decision.Pools, decision.Reason.Word}
+		warm[s.Name] = twinAnswer{decision.Verdict, decision.Addresses, decision.Pools, decision.Reason.Word, decision.Renumbered}
 	}
 	if diff := cmp.Diff(warm, first, compareAddr()); diff != "" { // the ledger kept is the ledger rebuilt; P6
 		w.t.Fatalf("the ledger kept and the one rebuilt differ (-kept +rebuilt):\n%s", diff)
@@ -117,7 +149,10 @@ func compareAddr() cmp.Option { return cmp.Comparer(func(a, b netip.Addr) bool {
 // coldStart is what another controller decides that starts now, with everything delivered in a random order.
 func (w *world) coldStart() map[cluster.Name]twinAnswer {
 	ledger := ipam.NewLedger()
+	ledger.Tick(w.now)
 	ledger.SetCluster(w.picture)
+	w.cools = cooling(w, w.ledger)
+	ledger.AdoptCooling(w.cools)
 	ledger.Adopt(rapid.Permutation(w.services()).Draw(w.t, "order of another list"))
 	answers := map[cluster.Name]twinAnswer{}
 	services := w.services()
@@ -126,7 +161,7 @@ func (w *world) coldStart() map[cluster.Name]twinAnswer {
 		decision := ledger.Decide(s)
 		ledger.Hold(s, decision)
 		ledger.Settle(s.Name, ipam.Written)
-		answers[s.Name] = twinAnswer{decision.Verdict, decision.Addresses, decision.Pools, decision.Reason.Word}
+		answers[s.Name] = twinAnswer{decision.Verdict, decision.Addresses, decision.Pools, decision.Reason.Word, decision.Renumbered}
 	}
 	return answers
 }

@@ -2,11 +2,14 @@ package ipam
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/reason"
 )
 
 // Ledger knows who holds what. It is not safe for concurrent use: decisions are serial (its owner holds a lock), writes
@@ -15,6 +18,10 @@ type Ledger struct {
 	entries    map[cluster.Name]*entry
 	holders    map[netip.Addr]holders
 	waiting    waiting
+	keys       map[string]map[*entry]struct{} // sharing key → Services that have it
+	used       map[place]int64                // how much of their quotas namespaces use
+	cooling    cooling
+	now        time.Time
 	skip       skipped
 	pools      pools
 	picture    Cluster
@@ -24,9 +31,17 @@ type Ledger struct {
 // Cluster is the part of the picture that the indexes are built from.
 type Cluster struct {
 	Pools        []*cluster.Pool
+	Reservations []*cluster.Reservation
 	Nodes        []*cluster.Node
+	Gateways     []Gateway
 	Namespaces   map[string]*cluster.Namespace
 	ServiceCIDRs []netip.Prefix
+}
+
+// Gateway is a default gateway of a node, as its speaker reports it.
+type Gateway struct {
+	Address netip.Addr
+	Node    string
 }
 
 // entry is what the Ledger knows about a Service.
@@ -61,11 +76,40 @@ func (e *entry) all() []netip.Addr {
 	return addresses
 }
 
-// holders are the Services that hold an address: the one whose it is, and others that still have it in their status.
-// Here is the seam for shared addresses (rule A7): today a second holder is always one that has to move.
+// holders are the Services that hold an address, in the order in which they came: several where they share it, or where
+// one of them still has it in its status and has to move.
 type holders struct {
-	first *entry
+	first *entry // most addresses have one holder, and there are many addresses
 	more  []*entry
+}
+
+// each are the holders.
+func (h holders) each() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		if h.first == nil || !yield(h.first) {
+			return
+		}
+		for _, e := range h.more {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// has is true if the entry is one of them.
+func (h holders) has(e *entry) bool { return h.first == e || slices.Contains(h.more, e) }
+
+// without are the holders less one.
+func (h holders) without(e *entry) holders {
+	switch {
+	case h.first != e:
+		return holders{h.first, slices.DeleteFunc(slices.Clone(h.more), func(other *entry) bool { return other == e })}
+	case len(h.more) > 0:
+		return holders{h.more[0], h.more[1:]}
+	default:
+		return holders{}
+	}
 }
 
 // Outcome is what became of the write of a status.
@@ -87,6 +131,9 @@ func NewLedger() *Ledger {
 		entries: map[cluster.Name]*entry{},
 		holders: map[netip.Addr]holders{},
 		waiting: waiting{},
+		keys:    map[string]map[*entry]struct{}{},
+		used:    map[place]int64{},
+		cooling: newCooling(),
 		skip:    skipped{services: map[netip.Addr][]cluster.Name{}},
 	}
 }
@@ -94,18 +141,23 @@ func NewLedger() *Ledger {
 // SetCluster takes in the pools, nodes, namespaces and networks. It rebuilds the indexes where one of them changed and
 // moves nothing; Plan says who has another answer now.
 func (l *Ledger) SetCluster(picture Cluster) {
-	same := slices.Equal(l.picture.Pools, picture.Pools) && slices.Equal(l.picture.Nodes, picture.Nodes) &&
+	same := slices.Equal(l.picture.Pools, picture.Pools) && slices.Equal(l.picture.Reservations, picture.Reservations) &&
+		slices.Equal(l.picture.Nodes, picture.Nodes) && slices.Equal(l.picture.Gateways, picture.Gateways) &&
 		slices.Equal(l.picture.ServiceCIDRs, picture.ServiceCIDRs)
 	l.picture = picture
 	l.namespaces = picture.Namespaces
 	if same {
 		return
 	}
-	l.skip.setCluster(picture.Nodes, picture.ServiceCIDRs)
-	l.pools = newPools(picture.Pools, &l.skip)
+	l.skip.setCluster(picture.Nodes, picture.Gateways, picture.ServiceCIDRs)
+	l.pools = newPools(picture.Pools, picture.Reservations, &l.skip)
 	for address := range l.holders {
 		l.occupy(address)
 	}
+	for address := range l.cooling.byAddress {
+		l.keepFree(address)
+	}
+	l.recountQuotas()
 }
 
 // Adopt takes in all Services as their statuses are, before the first decision: what a status holds is held, in
@@ -134,6 +186,7 @@ func (l *Ledger) Adopt(services []*cluster.Service) {
 func (l *Ledger) enter(service *cluster.Service, wakes woken) *entry {
 	own, lost := l.claim(service)
 	e := &entry{service: service, stored: own, wanted: own}
+	l.index(e)
 	switch {
 	case len(own) > 0 || len(lost) > 0 || service.Recorded.ByUs:
 		e.maybe = slices.Clone(service.Recorded.Addresses)
@@ -167,6 +220,7 @@ func (l *Ledger) Hold(service *cluster.Service, decision Decision) []cluster.Nam
 	}
 	l.replaceService(e, service, wakes)
 	l.want(e, decision, wakes)
+	l.giveWay(e)
 	l.rewait(e, decision, wakes)
 	e.last, e.decided = decision, true
 	return wakes.names()
@@ -188,6 +242,21 @@ func (l *Ledger) want(e *entry, decision Decision, wakes woken) {
 			e.wanted = append(e.wanted, held{address, decision.Pools[i]})
 		}
 		l.addHolder(address, e, wakes)
+	}
+}
+
+// giveWay makes what the Service has in its status, and cannot have together with others any more, something that it
+// merely still has: were the write refused, it would not be its own again.
+func (l *Ledger) giveWay(e *entry) {
+	for i := len(e.stored) - 1; i >= 0; i-- {
+		address := e.stored[i].address
+		if contains(e.wanted, address) || l.rival(e.service, address) == nil {
+			continue
+		}
+		e.stored = slices.Delete(slices.Clone(e.stored), i, i+1)
+		if !slices.Contains(e.maybe, address) {
+			e.maybe = append(slices.Clip(e.maybe), address)
+		}
 	}
 }
 
@@ -221,8 +290,16 @@ func (l *Ledger) replaceService(e *entry, service *cluster.Service, wakes woken)
 		return
 	}
 	l.waiting.remove(old, e.last.waits) // the trees hold the Service itself
+	l.unindex(e)
 	e.service = service
+	l.index(e)
 	l.waiting.add(service, e.last.waits)
+	if !sameSharing(old, service) {
+		l.waiting.all(waitKey{sharingKey: service.SharingKey}, wakes)
+		l.tell(e, func(*entry) bool { return true }, wakes)
+	} else if !old.Recorded.Since.Equal(service.Recorded.Since) { // who came first may be another one now
+		l.tell(e, func(other *entry) bool { return other.service.Name.Namespace != service.Name.Namespace }, wakes)
+	}
 	if slices.Equal(old.ClusterAddresses, service.ClusterAddresses) {
 		return
 	}
@@ -234,6 +311,40 @@ func (l *Ledger) replaceService(e *entry, service *cluster.Service, wakes woken)
 	}
 }
 
+// tell wakes those whose answer may depend on how the Service shares what it holds: who waits for it, and of those that
+// hold it too the chosen ones.
+func (l *Ledger) tell(e *entry, chosen func(*entry) bool, wakes woken) {
+	for _, address := range e.all() {
+		l.waiting.all(waitKey{address: address}, wakes)
+		for other := range l.holders[address].each() {
+			if other != e && chosen(other) {
+				wakes.add(other.service)
+			}
+		}
+	}
+}
+
+// index notes whose key the Service has.
+func (l *Ledger) index(e *entry) {
+	key := e.service.SharingKey
+	if key == "" {
+		return
+	}
+	if l.keys[key] == nil {
+		l.keys[key] = map[*entry]struct{}{}
+	}
+	l.keys[key][e] = struct{}{}
+}
+
+// unindex ends that.
+func (l *Ledger) unindex(e *entry) {
+	key := e.service.SharingKey
+	delete(l.keys[key], e)
+	if len(l.keys[key]) == 0 {
+		delete(l.keys, key)
+	}
+}
+
 // Settle notes what became of the write of the last decision about a Service.
 func (l *Ledger) Settle(name cluster.Name, outcome Outcome) []cluster.Name {
 	e := l.entries[name]
@@ -241,6 +352,7 @@ func (l *Ledger) Settle(name cluster.Name, outcome Outcome) []cluster.Name {
 		return nil
 	}
 	before := e.all()
+	published := slices.Concat(e.maybe, addressesOf(e.stored))
 	if outcome == Written {
 		e.stored, e.maybe = e.wanted, nil
 	} else {
@@ -250,7 +362,7 @@ func (l *Ledger) Settle(name cluster.Name, outcome Outcome) []cluster.Name {
 	after := e.all()
 	for _, address := range before {
 		if !slices.Contains(after, address) {
-			l.removeHolder(address, e, wakes)
+			l.removeHolder(address, e, slices.Contains(published, address), wakes)
 		}
 	}
 	return wakes.names()
@@ -264,16 +376,17 @@ func (l *Ledger) Release(name cluster.Name) []cluster.Name {
 	}
 	wakes := woken{}
 	l.drop(e, wakes)
-	delete(l.entries, name)
 	return wakes.names()
 }
 
-// drop frees everything an entry has.
+// drop ends an entry and frees everything it has.
 func (l *Ledger) drop(e *entry, wakes woken) {
+	delete(l.entries, e.service.Name)
 	l.waiting.remove(e.service, e.last.waits)
 	for _, address := range e.all() {
-		l.removeHolder(address, e, wakes)
+		l.removeHolder(address, e, true, wakes)
 	}
+	l.unindex(e)
 	for _, address := range e.service.ClusterAddresses {
 		l.unskipForService(address, e.service.Name, wakes)
 	}
@@ -282,92 +395,133 @@ func (l *Ledger) drop(e *entry, wakes woken) {
 
 // addHolder makes an entry hold an address.
 func (l *Ledger) addHolder(address netip.Addr, e *entry, wakes woken) {
-	current, taken := l.holders[address]
-	switch {
-	case !taken:
+	current := l.holders[address]
+	if current.has(e) {
+		return
+	}
+	l.countForQuota(address, e, +1, wakes)
+	if current.first == nil {
 		l.holders[address] = holders{first: e}
+		l.cooling.remove(address)
 		l.occupy(address)
-		l.waiting.all(waitKey{address: address}, wakes)
-	case current.first != e && !slices.Contains(current.more, e):
+	} else {
 		current.more = append(slices.Clone(current.more), e)
 		l.holders[address] = current
 	}
+	l.waiting.all(waitKey{address: address}, wakes)
+	l.waiting.all(waitKey{company: address}, wakes)
+	if key := e.service.SharingKey; key != "" {
+		l.waiting.all(waitKey{sharingKey: key}, wakes)
+	}
 }
 
-// removeHolder ends an entry's holding an address.
-func (l *Ledger) removeHolder(address netip.Addr, e *entry, wakes woken) {
-	current := l.holders[address]
-	switch {
-	case current.first == e && len(current.more) > 0:
-		l.holders[address] = holders{first: current.more[0], more: current.more[1:]}
-	case current.first == e:
+// removeHolder ends an entry's holding an address. published is true if it may have been in the Service's status.
+func (l *Ledger) removeHolder(address netip.Addr, e *entry, published bool, wakes woken) {
+	rest := l.holders[address].without(e)
+	if rest.first == nil {
 		delete(l.holders, address)
-		l.vacate(address, wakes)
-	default:
-		others := slices.DeleteFunc(slices.Clone(current.more), func(other *entry) bool { return other == e })
-		l.holders[address] = holders{first: current.first, more: others}
-		return
+	} else {
+		l.holders[address] = rest
+	}
+	l.countForQuota(address, e, -1, wakes)
+	for other := range rest.each() {
+		if key := other.service.SharingKey; key != "" {
+			l.waiting.all(waitKey{sharingKey: key}, wakes)
+		}
+		if other.last.Reason.Word == reason.SharingNotAllowed {
+			wakes.add(other.service)
+		}
+	}
+	if rest.first == nil {
+		l.vacate(address, e.service.Name, published, wakes)
 	}
 	l.waiting.all(waitKey{address: address}, wakes) // to have it, or to be told who has it now (P8)
 }
 
 // occupy notes in the index that an address is held now.
 func (l *Ledger) occupy(address netip.Addr) {
-	if pool := l.pools.of(address); pool != nil {
+	if at := l.pools.at(address); at != nil {
 		family := cluster.FamilyOf(address)
-		pool.free(family).take(address)
-		*pool.held(family)++
+		at.stock().free(family).take(address)
+		*at.pool.held(family)++
 	}
 }
 
-// vacate notes in the index that nobody holds an address any more, and wakes who waits for one of its pool.
-func (l *Ledger) vacate(address netip.Addr, wakes woken) {
-	pool := l.pools.of(address)
-	if pool == nil {
+// keepFree notes in the index that an address that nobody holds is not to be given to everybody.
+func (l *Ledger) keepFree(address netip.Addr) {
+	if at := l.pools.at(address); at != nil {
+		at.stock().free(cluster.FamilyOf(address)).take(address)
+	}
+}
+
+// vacate notes in the index that nobody holds an address any more, and wakes who waits for one of its pool, unless it has
+// to cool down first.
+func (l *Ledger) vacate(address netip.Addr, had cluster.Name, published bool, wakes woken) {
+	if pool := l.pools.of(address); pool != nil {
+		*pool.held(cluster.FamilyOf(address))--
+	}
+	if !published || !l.cool(address, had) {
+		l.offer(address, wakes)
 		return
 	}
-	*pool.held(cluster.FamilyOf(address))--
-	l.offer(address, pool, wakes)
+	if e := l.entries[had]; e != nil && len(e.last.waits) > 0 { // it is the one that may have it again
+		wakes.add(e.service)
+	}
 }
 
-// offer makes an address free unless it is to be skipped, and wakes who waits for one of its pool.
-func (l *Ledger) offer(address netip.Addr, pool *poolIndex, wakes woken) {
+// offer makes an address free that nobody holds, unless it is to be skipped or cools down, and wakes who waits for one of
+// its pool, or for this one because it is reserved.
+func (l *Ledger) offer(address netip.Addr, wakes woken) {
+	at := l.pools.at(address)
 	family := cluster.FamilyOf(address)
-	if l.skip.has(address) || pool.free(family).skips(address) {
+	if _, cools := l.cooling.byAddress[address]; cools || at == nil || l.skip.has(address) || at.pool.free(family).skips(address) {
 		return
 	}
-	pool.free(family).give(address)
-	wakes.add(l.waiting.first(waitKey{pool: pool.Name, family: family}))
+	if _, taken := l.holders[address]; taken {
+		return
+	}
+	at.stock().free(family).give(address)
+	key := waitKey{place: place{pool: at.pool.Name, family: family}}
+	if at.corner != nil {
+		key = waitKey{reservedFor: at.corner.reservation.Service}
+	}
+	wakes.add(l.waiting.first(key))
 }
 
 // skipForService keeps a Service's own address from being handed out (rule A5). Who waits for it is told, also where only
 // the Service to name changes.
 func (l *Ledger) skipForService(address netip.Addr, name cluster.Name, wakes woken) {
 	l.skip.addService(address, name)
-	if pool := l.pools.of(address); pool != nil {
-		pool.free(cluster.FamilyOf(address)).take(address)
+	l.keepFree(address)
+	if at := l.pools.at(address); at != nil && at.corner != nil {
+		wakes.add(l.waiting.first(waitKey{reservedFor: at.corner.reservation.Service}))
 	}
 	l.waiting.all(waitKey{address: address}, wakes)
 }
 
 // unskipForService ends that.
 func (l *Ledger) unskipForService(address netip.Addr, name cluster.Name, wakes woken) {
-	nobodys := l.skip.removeService(address, name)
-	_, taken := l.holders[address]
-	if pool := l.pools.of(address); pool != nil && nobodys && !taken {
-		l.offer(address, pool, wakes)
+	if l.skip.removeService(address, name) {
+		l.offer(address, wakes)
 	}
 	l.waiting.all(waitKey{address: address}, wakes)
 }
 
-// available is true if what the key stands for can be had.
+// available is true if what the key stands for can be had, by the next in line as well.
 func (l *Ledger) available(key waitKey) bool {
-	if !key.address.IsValid() {
-		pool := l.pools.byName[key.pool]
-		return pool != nil && pool.free(key.family).any()
+	switch {
+	case key.address.IsValid():
+		at := l.pools.at(key.address)
+		return at != nil && at.stock().free(cluster.FamilyOf(key.address)).has(key.address)
+	case key.place.namespace != "":
+		pool := l.pools.byName[key.place.pool]
+		return pool != nil && l.used[key.place] < pool.QuotaPerNamespace
+	case key.place.pool != "":
+		pool := l.pools.byName[key.place.pool]
+		return pool != nil && pool.free(key.place.family).any()
+	default: // all who wait for company or a key are woken, and nobody else waits for what is reserved
+		return false
 	}
-	pool := l.pools.of(key.address)
-	return pool != nil && pool.free(cluster.FamilyOf(key.address)).has(key.address)
 }
 
 // clone is a copy that can be changed.
@@ -376,6 +530,10 @@ func (l *Ledger) clone() *Ledger {
 		entries:    make(map[cluster.Name]*entry, len(l.entries)),
 		holders:    make(map[netip.Addr]holders, len(l.holders)),
 		waiting:    l.waiting.clone(),
+		keys:       make(map[string]map[*entry]struct{}, len(l.keys)),
+		used:       maps.Clone(l.used),
+		cooling:    l.cooling.clone(),
+		now:        l.now,
 		skip:       l.skip.clone(),
 		pools:      l.pools.clone(),
 		picture:    l.picture,
@@ -386,6 +544,7 @@ func (l *Ledger) clone() *Ledger {
 		twin := *e
 		copied.entries[name] = &twin
 		fresh[e] = &twin
+		copied.index(&twin)
 	}
 	for address, current := range l.holders {
 		twins := holders{first: fresh[current.first]}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -23,22 +24,24 @@ func TestRandomHistories(t *testing.T) {
 		w := newWorld(t)
 		w.editPools()
 		t.Repeat(map[string]func(*rapid.T){
-			"create":      func(*rapid.T) { w.create() },
-			"create more": func(*rapid.T) { w.create() },
-			"change":      func(*rapid.T) { w.change() },
-			"delete":      func(*rapid.T) { w.remove() },
-			"make anew":   func(*rapid.T) { w.makeAnew() },
-			"edit pools":  func(*rapid.T) { w.editPools() },
-			"edit nodes":  func(*rapid.T) { w.editNodes() },
-			"relabel":     func(*rapid.T) { w.relabel() },
-			"decide":      func(*rapid.T) { w.decideOldest() },
-			"decide more": func(*rapid.T) { w.decideOldest() },
-			"answer":      func(*rapid.T) { w.answer() },
-			"land":        func(*rapid.T) { w.land() },
-			"restart":     func(*rapid.T) { w.restart() },
-			"settle down": func(*rapid.T) { w.settleDown() },
-			"calm":        func(*rapid.T) { w.settleDown() },
-			"":            func(*rapid.T) { w.check() },
+			"create":            func(*rapid.T) { w.create() },
+			"create more":       func(*rapid.T) { w.create() },
+			"change":            func(*rapid.T) { w.change() },
+			"delete":            func(*rapid.T) { w.remove() },
+			"make anew":         func(*rapid.T) { w.makeAnew() },
+			"edit pools":        func(*rapid.T) { w.editPools() },
+			"edit nodes":        func(*rapid.T) { w.editNodes() },
+			"edit reservations": func(*rapid.T) { w.editReservations() },
+			"time passes":       func(*rapid.T) { w.timePasses() },
+			"relabel":           func(*rapid.T) { w.relabel() },
+			"decide":            func(*rapid.T) { w.decideOldest() },
+			"decide more":       func(*rapid.T) { w.decideOldest() },
+			"answer":            func(*rapid.T) { w.answer() },
+			"land":              func(*rapid.T) { w.land() },
+			"restart":           func(*rapid.T) { w.restart() },
+			"settle down":       func(*rapid.T) { w.settleDown() },
+			"calm":              func(*rapid.T) { w.settleDown() },
+			"":                  func(*rapid.T) { w.check() },
 		})
 		w.settleDown()
 	})
@@ -58,6 +61,8 @@ type world struct {
 	acted   map[cluster.Name]bool // somebody changed the Service since it was last decided about
 	unmet   map[cluster.Name]bool // its wish was not met then, or has not been since
 	clock   int
+	now     time.Time
+	cools   []ipam.Cooling // as the pools' statuses say
 }
 
 // object is a Service as the API server has it.
@@ -78,6 +83,7 @@ type write struct {
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t, live: map[cluster.Name]*object{}, acted: map[cluster.Name]bool{}}
 	w.picture.Namespaces = map[string]*cluster.Namespace{"shop": {Name: "shop"}, "blog": {Name: "blog"}}
+	w.now = epoch()
 	w.begin()
 	return w
 }
@@ -85,14 +91,26 @@ func newWorld(t *rapid.T) *world {
 // begin is a controller's start: from the statuses alone, in a random order.
 func (w *world) begin() {
 	w.ledger = ipam.NewLedger()
-	w.twin = &twin{services: map[cluster.Name]*cluster.Service{}, holds: map[cluster.Name]*twinHold{}}
+	w.twin = newTwin()
 	w.due, w.writes, w.open = map[cluster.Name]bool{}, map[cluster.Name]*write{}, map[cluster.Name][]*write{}
 	w.last = map[cluster.Name]ipam.Decision{}
 	w.unmet = map[cluster.Name]bool{}
+	w.ledger.Tick(w.now)
+	w.twin.now = w.now
 	w.ledger.SetCluster(w.picture)
 	w.twin.picture = w.picture
+	w.ledger.AdoptCooling(w.cools)
+	for _, one := range w.cools {
+		w.twin.cooling[one.Address] = one
+	}
 	services := w.services()
 	w.ledger.Adopt(rapid.Permutation(services).Draw(w.t, "order of the list"))
+	slices.SortFunc(services, func(a, b *cluster.Service) int {
+		if a == firstOf([]*cluster.Service{a, b}) {
+			return -1
+		}
+		return 1
+	})
 	for _, s := range services {
 		w.twin.adopt(s)
 		w.due[s.Name] = true
@@ -104,14 +122,15 @@ func (w *world) begin() {
 func (t *twin) adopt(s *cluster.Service) {
 	t.services[s.Name] = s
 	hold := &twinHold{uid: s.UID, possible: map[netip.Addr]bool{}}
+	t.holds[s.Name] = hold
 	for i, address := range s.Recorded.Addresses {
 		hold.possible[address] = true
-		if s.Ours && slices.Contains(s.Families, cluster.FamilyOf(address)) {
+		delete(t.cooling, address)
+		if s.Ours && slices.Contains(s.Families, cluster.FamilyOf(address)) && t.rival(s, address) == nil {
 			hold.stored = append(hold.stored, given{address, s.Recorded.Pools[i]})
 		}
 	}
 	hold.wanted = hold.stored
-	t.holds[s.Name] = hold
 }
 
 // services are all Services, by name.
@@ -161,7 +180,6 @@ func (w *world) decide(s *cluster.Service) {
 	}
 	w.compare(s, decision)
 	w.keepsPromises(s, decision)
-	w.twin.services[s.Name] = s
 	w.twin.hold(s, decision)
 	w.wake(w.ledger.Hold(s, decision))
 	w.last[s.Name] = decision
@@ -181,22 +199,15 @@ func stored(s *cluster.Service, decision ipam.Decision) bool {
 	case ipam.Clear:
 		return !s.Recorded.ByUs
 	default:
-		return s.Recorded.ByUs && slices.Equal(s.Recorded.Addresses, decision.Addresses) && slices.Equal(s.Recorded.Pools, decision.Pools)
+		return s.Recorded.ByUs && slices.Equal(s.Recorded.Addresses, decision.Addresses) && slices.Equal(s.Recorded.Pools, decision.Pools) &&
+			s.Recorded.Renumbered == decision.Renumbered
 	}
 }
 
 // compare holds a decision against the twin's.
 func (w *world) compare(s *cluster.Service, decision ipam.Decision) {
-	got := twinAnswer{decision.Verdict, decision.Addresses, decision.Pools, decision.Reason.Word}
-	services := maps.Clone(w.twin.services)
-	w.twin.services[s.Name] = nil
-	if old := services[s.Name]; old != nil {
-		w.twin.services[s.Name] = old
-	} else {
-		delete(w.twin.services, s.Name)
-	}
+	got := twinAnswer{decision.Verdict, decision.Addresses, decision.Pools, decision.Reason.Word, decision.Renumbered}
 	want := w.twin.decide(s)
-	w.twin.services = services
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		w.t.Fatalf("the decision about %+v is not the twin's (-twin +ledger):\n%s", s, diff)
 	}
@@ -217,7 +228,7 @@ func (w *world) keepsPromises(s *cluster.Service, decision ipam.Decision) {
 		seen[family] = address
 	}
 	hold := w.twin.holds[s.Name]
-	if hold == nil || hold.uid != s.UID || w.acted[s.Name] || w.unmet[s.Name] {
+	if hold == nil || hold.uid != s.UID || w.acted[s.Name] || w.unmet[s.Name] || s.Renumber != s.Recorded.Renumbered {
 		return
 	}
 	for _, one := range hold.wanted {

@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -14,6 +15,7 @@ import (
 // them (rule A5).
 type skipped struct {
 	nodes    map[netip.Addr]string         // address → node that has it
+	gateways map[netip.Addr]string         // address → node whose default gateway it is
 	services map[netip.Addr][]cluster.Name // address → Services with it among their clusterIPs and externalIPs
 	prefixes []skippedPrefix
 	ranges   []netipx.IPRange // of the prefixes: sorted, without overlaps
@@ -26,8 +28,13 @@ type skippedPrefix struct {
 }
 
 // setCluster takes in the addresses of nodes, pods and Services' networks.
-func (s *skipped) setCluster(nodes []*cluster.Node, serviceCIDRs []netip.Prefix) {
-	s.nodes = map[netip.Addr]string{}
+func (s *skipped) setCluster(nodes []*cluster.Node, gateways []Gateway, serviceCIDRs []netip.Prefix) {
+	s.nodes, s.gateways = map[netip.Addr]string{}, map[netip.Addr]string{}
+	for _, gateway := range gateways {
+		if node, known := s.gateways[gateway.Address]; !known || gateway.Node < node {
+			s.gateways[gateway.Address] = gateway.Node
+		}
+	}
 	s.prefixes = nil
 	for _, node := range nodes {
 		for _, address := range node.Addresses {
@@ -83,13 +90,40 @@ func (s *skipped) has(address netip.Addr) bool {
 	if _, ofNode := s.nodes[address]; ofNode {
 		return true
 	}
+	if _, gateway := s.gateways[address]; gateway {
+		return true
+	}
 	return len(s.services[address]) > 0 || s.inPrefix(address)
+}
+
+// single are the addresses that are skipped one by one; some may come twice.
+func (s *skipped) single() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for address := range s.nodes {
+			if !yield(address) {
+				return
+			}
+		}
+		for address := range s.gateways {
+			if !yield(address) {
+				return
+			}
+		}
+		for address := range s.services {
+			if !yield(address) {
+				return
+			}
+		}
+	}
 }
 
 // why says whose address it is; "" if it is nobody's.
 func (s *skipped) why(address netip.Addr) string {
 	if node, ofNode := s.nodes[address]; ofNode {
 		return "an address of node " + node
+	}
+	if node, gateway := s.gateways[address]; gateway {
+		return "the default gateway of node " + node
 	}
 	if names := s.services[address]; len(names) > 0 {
 		return "a cluster or external IP of Service " + slices.MinFunc(names, cluster.Name.Compare).String()
@@ -104,7 +138,7 @@ func (s *skipped) why(address netip.Addr) string {
 
 // clone is a copy that can be changed.
 func (s *skipped) clone() skipped {
-	copied := *s // nodes, prefixes and ranges are replaced as a whole, never changed
+	copied := *s // nodes, gateways, prefixes and ranges are replaced as a whole, never changed
 	copied.services = make(map[netip.Addr][]cluster.Name, len(s.services))
 	for address, names := range s.services {
 		copied.services[address] = slices.Clone(names)

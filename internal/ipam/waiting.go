@@ -10,11 +10,13 @@ import (
 	"github.com/berthlb/berth/internal/cluster"
 )
 
-// waitKey is what a Service may wait for: a certain address, or any address of a family of a pool.
+// waitKey is what a Service may wait for. Exactly one of its fields is set.
 type waitKey struct {
-	address netip.Addr // valid: this one; else:
-	pool    string
-	family  cluster.Family
+	address     netip.Addr   // this address
+	company     netip.Addr   // others to share this address with
+	place       place        // any address of a family of a pool; with a namespace: one more within its quota
+	sharingKey  string       // an address that Services of this key hold
+	reservedFor cluster.Name // an address that is reserved for this Service
 }
 
 // older orders Services by age, then by name: of those that wait the older is served first (rule P18).

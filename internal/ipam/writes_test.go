@@ -3,6 +3,7 @@ package ipam_test
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -29,6 +30,11 @@ func (w *world) apply(write *write) bool {
 	}
 	written := *o.service
 	written.Recorded = recordOf(o.service, write.decision)
+	if slices.Equal(written.Recorded.Addresses, o.service.Recorded.Addresses) {
+		written.Recorded.Since = o.service.Recorded.Since
+	} else {
+		written.Recorded.Since = epoch().Add(time.Duration(w.tick()/3) * time.Second)
+	}
 	w.live[write.service.Name] = &object{&written, w.tick(), o.spec}
 	return true
 }
@@ -111,6 +117,7 @@ func (w *world) restart() {
 			}
 		}
 	}
+	w.cools = cooling(w, w.ledger)
 	w.begin()
 }
 

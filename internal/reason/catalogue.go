@@ -24,6 +24,14 @@ const (
 	AddressSkipped  Word = "AddressSkipped"
 	ForeignAddress  Word = "ForeignAddress"
 	MovedDuplicate  Word = "MovedDuplicate"
+
+	SharingRefused    Word = "SharingRefused"
+	SharingBroken     Word = "SharingBroken"
+	SharingNotAllowed Word = "SharingNotAllowed"
+	QuotaExceeded     Word = "QuotaExceeded"
+	Reserved          Word = "Reserved"
+	CoolingDown       Word = "CoolingDown"
+
 	RivalWriter     Word = "RivalWriter"
 )
 
@@ -82,6 +90,13 @@ func Catalogue() []Entry {
 		{AddressSkipped, Warning, "The requested address belongs to a node or to the cluster itself, or is left out by the pool."},
 		{ForeignAddress, Warning, "The status holds an address that Berth did not give and that is in no pool. It is left as it is, and not announced."},
 		{MovedDuplicate, Warning, "Two Services held one address. The older keeps it; this one was given another."},
+		{SharingRefused, Warning, "Another Service of the same sharing key holds the requested address, and the two cannot have it together: they have a " +
+			"port in common, other traffic policies or, under Local, other pods, or the pool does not let them share."},
+		{SharingBroken, Warning, "The Service was changed and can no longer share its address with the others there. It was given another one."},
+		{SharingNotAllowed, Warning, "The Service shares its address with another, which the pool's sharing would not allow now. It keeps it."},
+		{QuotaExceeded, Warning, "The Service's namespace holds as many addresses of the pool as its quota allows."},
+		{Reserved, Warning, "The requested address is reserved for another Service by an AddressReservation."},
+		{CoolingDown, Warning, "The requested address was freed a short while ago, and the pool's releaseDelay keeps it from others until then."},
 		{RivalWriter, Warning, "Another program writes this Service's load balancer status. Berth has stopped writing it."},
 
 		{Announced, Normal, "One node answers for each address."},
