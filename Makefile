@@ -41,7 +41,7 @@ testsum := $(BERTH_CACHE)/bin/testsum
 lab := $(BERTH_CACHE)/bin/lab
 image := $(BERTH_CACHE)/bin/image
 tool = go tool -modfile=$(CURDIR)/hack/tools/go.mod
-modules := . e2e e2e/cluster hack/image hack/tools
+modules := . e2e e2e/cluster e2e/helm e2e/node e2e/runc hack/image hack/tools
 
 .PHONY: help
 help: ## print this list
@@ -80,7 +80,8 @@ unit: doctor-build $(testsum) ## unit tests alone
 		'unit|900|$(testsum) go test -json -timeout 5m ./...' \
 		'unit, of the lab|600|cd e2e && $(testsum) go test -json -timeout 5m $$(go list ./... | grep -v /e2e$$)' \
 		'unit, of the tools|60|cd hack/tools && $(testsum) go test -json ./testsum' \
-		'unit, of images|60|cd hack/image && $(testsum) go test -json .'
+		'unit, of images|60|cd hack/image && $(testsum) go test -json .' \
+		'unit, of the chart|300|cd e2e/helm && $(testsum) go test -json .'
 
 .PHONY: e2e
 e2e: doctor-test $(testsum) ## scenes alone; SCENE=name for one, COUNT=n to repeat it
@@ -132,6 +133,7 @@ lint: doctor-build
 	@cd e2e && $(tool) golangci-lint run --allow-parallel-runners ./...
 	@cd hack/tools && $(tool) golangci-lint run --allow-parallel-runners ./...
 	@cd hack/image && $(tool) golangci-lint run --allow-parallel-runners ./...
+	@cd e2e/helm && $(tool) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: generate
 generate: doctor-build ## write the generated files anew
