@@ -232,8 +232,17 @@ func testedBy(page string, named map[string][]string) (fresh string, unknown []s
 	return strings.Join(lines, "\n"), unknown
 }
 
+// faultsNamed finds the numbers of faults in comments, and in the names of tests: TestF01, TestF29And30.
 func faultsNamed(text string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(regexp.MustCompile(`\bF\d{2,3}\b`).FindAllString(text, -1))))
+	named := regexp.MustCompile(`\bF\d{2,3}\b`).FindAllString(text, -1)
+	for _, match := range regexp.MustCompile(`\bTestF(\d{2,3})(?:And(\d{2,3}))?`).FindAllStringSubmatch(text, -1) {
+		for _, number := range match[1:] {
+			if number != "" {
+				named = append(named, "F"+number)
+			}
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(named)))
 }
 
 // TestElectionExamples computes the table of docs/reference/election.md, by which others can check their own election.

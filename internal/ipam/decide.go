@@ -137,10 +137,11 @@ func (l *Ledger) request(service *cluster.Service, a *answer) {
 		return
 	}
 	address := service.Request[i]
-	pool, refusal := l.refuse(service, address, a.current)
+	pool, refusals := l.refuse(service, address, a.current)
 	switch {
-	case refusal != nil:
-		a.keep(refusal, l.helps(service, address, refusal.Word)...)
+	case len(refusals) > 0:
+		a.keep(refusals[0], l.helps(service, address, refusals[0].Word)...)
+		a.also = refusals[1:]
 	case a.current.address == address:
 		a.keep(nil)
 	default:
@@ -160,63 +161,83 @@ func (l *Ledger) helps(service *cluster.Service, address netip.Addr, why reason.
 	}
 }
 
-// refuse says why the Service cannot have an address it asks for; nil, with its pool, if it can. One it holds is its
-// own whatever the pools say now, unless it asks for another pool in the same breath.
-func (l *Ledger) refuse(service *cluster.Service, address netip.Addr, current held) (*poolIndex, *reason.Reason) {
+// refuse says why the Service cannot have an address it asks for: all that is true, the first to be told; nothing, with
+// its pool, if it can. One it holds is its own whatever the pools say now, unless it asks for another pool in the same
+// breath.
+func (l *Ledger) refuse(service *cluster.Service, address netip.Addr, current held) (*poolIndex, []*reason.Reason) {
 	pool := l.pools.of(address)
 	holds, wish := current.address == address, service.RequestPool
 	switch {
 	case holds && (wish == "" || current.pool == wish):
 		return pool, nil
 	case wish != "" && (pool == nil || pool.Name != wish):
-		return nil, reason.New(reason.NotInPool, "%s is not in pool %s, which the Service asks for too", address, wish)
+		return nil, []*reason.Reason{reason.New(reason.NotInPool, "%s is not in pool %s, which the Service asks for too", address, wish)}
 	case holds:
 		return pool, nil
 	}
-	if why := l.refuseFresh(service, address, pool); why != nil {
-		return nil, why
-	}
-	return pool, nil
+	return pool, l.refuseFresh(service, address, pool)
 }
 
-// refuseFresh says why the Service cannot have an address that it does not hold; nil if it can. pool is the one that
-// contains it.
-func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool *poolIndex) *reason.Reason {
+// refuseFresh says why the Service cannot have an address that it does not hold: all that is true; nothing if it can.
+// pool is the one that contains it.
+func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool *poolIndex) []*reason.Reason {
 	if pool == nil {
-		return reason.New(reason.NotInPool, "%s is in no pool", address)
+		return []*reason.Reason{reason.New(reason.NotInPool, "%s is in no pool", address)}
 	}
 	if !l.open(pool, service) {
-		return notOpen(pool)
+		return []*reason.Reason{notOpen(pool)}
 	}
+	var refusals []*reason.Reason
+	for _, refusal := range []*reason.Reason{
+		l.refuseReserved(service, address),
+		l.refuseSkipped(address, pool),
+		l.refuseCooling(service, address, pool),
+		l.refuseHeld(service, address, pool),
+	} {
+		if refusal != nil {
+			refusals = append(refusals, refusal)
+		}
+	}
+	if refusal := l.refuseByQuota(service, pool, cluster.FamilyOf(address)); refusal != nil && !l.heldInNamespace(service, address) {
+		refusals = append(refusals, refusal)
+	}
+	return refusals
+}
+
+func (l *Ledger) refuseReserved(service *cluster.Service, address netip.Addr) *reason.Reason {
 	if corner := l.pools.at(address).corner; corner != nil && corner.reservation.Service != service.Name {
 		return reason.New(reason.Reserved, "%s is reserved for Service %s by AddressReservation %s", address, corner.reservation.Service, corner.reservation.Name)
 	}
+	return nil
+}
+
+func (l *Ledger) refuseSkipped(address netip.Addr, pool *poolIndex) *reason.Reason {
 	if why := l.skip.why(address); why != "" {
 		return reason.New(reason.AddressSkipped, "%s of pool %s is %s", address, pool.Name, why)
 	}
 	if pool.free(cluster.FamilyOf(address)).skips(address) {
 		return reason.New(reason.AddressSkipped, "%s is left out by pool %s: avoidBuggyIPs", address, pool.Name)
 	}
+	return nil
+}
+
+func (l *Ledger) refuseCooling(service *cluster.Service, address netip.Addr, pool *poolIndex) *reason.Reason {
 	if one, cools := l.cooling.byAddress[address]; cools && one.Service != service.Name {
 		return reason.New(reason.CoolingDown, "%s was Service %s's, and pool %s keeps it from others until %s",
 			address, one.Service, pool.Name, one.Until.UTC().Format(time.RFC3339))
 	}
-	return l.refuseHeld(service, address, pool)
+	return nil
 }
 
-// refuseHeld says why the Service cannot have an address for what others hold.
 func (l *Ledger) refuseHeld(service *cluster.Service, address netip.Addr, pool *poolIndex) *reason.Reason {
 	switch other, why := l.refuseCompany(service, address, pool.Pool); {
 	case why == "":
+		return nil
 	case service.SharingKey == "" || other.SharingKey != service.SharingKey:
 		return reason.New(reason.AddressInUse, "%s is held by Service %s", address, other.Name)
 	default:
 		return reason.New(reason.SharingRefused, "%s is held by Service %s of the same sharing key, but %s", address, other.Name, why)
 	}
-	if l.heldInNamespace(service, address) {
-		return nil // its quota counts it already
-	}
-	return l.refuseByQuota(service, pool, cluster.FamilyOf(address))
 }
 
 // notOpen is the reason that a pool is for others.

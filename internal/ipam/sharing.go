@@ -156,7 +156,7 @@ func (l *Ledger) joined(service *cluster.Service, own []held) []held {
 func compareHeld(a, b held) int { return a.address.Compare(b.address) }
 
 // joinedWith are the addresses of another Service that this one can join, and how many of its families it would then have
-// together with it. None if it does not fit on one of them.
+// together with it.
 func (l *Ledger) joinedWith(service *cluster.Service, own []held, e *entry) (taken []held, covered int) {
 	for _, family := range service.Families {
 		theirs, has := ofFamily(e.wanted, family)
@@ -171,7 +171,7 @@ func (l *Ledger) joinedWith(service *cluster.Service, own []held, e *entry) (tak
 		}
 		pool := l.pools.of(theirs.address)
 		if pool == nil || !l.joinable(service, theirs.address, pool) {
-			return nil, 0
+			continue
 		}
 		covered++
 		taken = append(taken, held{theirs.address, pool.Name})
@@ -184,5 +184,5 @@ func (l *Ledger) joinable(service *cluster.Service, address netip.Addr, pool *po
 	if service.RequestPool == "" && !pool.AutoAssign || service.RequestPool != "" && service.RequestPool != pool.Name {
 		return false
 	}
-	return l.refuseFresh(service, address, pool) == nil
+	return len(l.refuseFresh(service, address, pool)) == 0
 }

@@ -176,7 +176,7 @@ func (t *twin) joined(s *cluster.Service, own []given) (best []given) {
 			continue
 		}
 		var taken []given
-		covered, fits := 0, true
+		covered := 0
 		for _, family := range s.Families {
 			ofFamily := func(g given) bool { return cluster.FamilyOf(g.address) == family }
 			i, j := slices.IndexFunc(hold.wanted, ofFamily), slices.IndexFunc(own, ofFamily)
@@ -192,14 +192,13 @@ func (t *twin) joined(s *cluster.Service, own []given) (best []given) {
 			}
 			pool := t.poolOf(theirs)
 			if pool == nil || !t.wantsPool(s, pool) || t.refuse(s, theirs, pool) != "" {
-				fits = false
-				break
+				continue
 			}
 			covered++
 			taken = append(taken, given{theirs, pool.Name})
 		}
 		byAddress := func(a, b given) int { return a.address.Compare(b.address) }
-		if fits && len(taken) > 0 && (covered > most || covered == most && slices.CompareFunc(taken, best, byAddress) < 0) {
+		if len(taken) > 0 && (covered > most || covered == most && slices.CompareFunc(taken, best, byAddress) < 0) {
 			best, most = taken, covered
 		}
 	}
