@@ -10,8 +10,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.spec.addresses`
 // +kubebuilder:printcolumn:name="Auto",type=boolean,JSONPath=`.spec.autoAssign`
+// +kubebuilder:printcolumn:name="IPv4 size",type=integer,JSONPath=`.status.ipv4.capacity`,priority=1
 // +kubebuilder:printcolumn:name="IPv4 assigned",type=integer,JSONPath=`.status.ipv4.assigned`
 // +kubebuilder:printcolumn:name="IPv4 free",type=integer,JSONPath=`.status.ipv4.available`
+// +kubebuilder:printcolumn:name="IPv6 size",type=integer,JSONPath=`.status.ipv6.capacity`,priority=1
 // +kubebuilder:printcolumn:name="IPv6 assigned",type=integer,JSONPath=`.status.ipv6.assigned`
 // +kubebuilder:printcolumn:name="IPv6 free",type=integer,JSONPath=`.status.ipv6.available`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -88,6 +90,49 @@ type IPAddressPoolSpec struct {
 	// the same as none. Example: {priority: 10, namespaces: ["shop"]}.
 	// +optional
 	ServiceAllocation *ServiceAllocation `json:"serviceAllocation,omitempty"`
+
+	// sharing says which Services may share an address of this pool, if they have the same berth.dev/sharing-key and go
+	// together on one address: those of one namespace (SameNamespace), those of other namespaces too, if the Service that
+	// has held the address longest lists them in berth.dev/sharing-namespaces (AcrossNamespaces), or none (Never). A
+	// change binds new allocations only. Example: AcrossNamespaces.
+	// +optional
+	// +default="SameNamespace"
+	Sharing SharingMode `json:"sharing,omitempty"`
+
+	// quota limits how much of this pool Services may hold. A change binds new allocations only.
+	// Example: {perNamespace: 5}.
+	// +optional
+	Quota *PoolQuota `json:"quota,omitempty"`
+
+	// releaseDelay is for how long an address that a Service has given up is kept from all other Services; the Service of
+	// the same namespace and name gets it back. At most 24h. Example: "10m".
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') || duration(self) <= duration('24h')",messageExpression="self + ' is too long: an address is kept from others for 24h at most'"
+	ReleaseDelay *metav1.Duration `json:"releaseDelay,omitempty"`
+}
+
+// SharingMode says which Services may share an address of a pool (rule A7).
+//
+// +kubebuilder:validation:Enum=SameNamespace;AcrossNamespaces;Never
+type SharingMode string
+
+// The modes of sharing.
+const (
+	SharingSameNamespace    SharingMode = "SameNamespace"
+	SharingAcrossNamespaces SharingMode = "AcrossNamespaces"
+	SharingNever            SharingMode = "Never"
+)
+
+// PoolQuota limits how much of a pool Services may hold (rule A8).
+type PoolQuota struct {
+	// perNamespace is how many addresses of this pool the Services of one namespace may hold, of each family; an address
+	// shared by several counts once. Example: 5.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	PerNamespace int64 `json:"perNamespace"`
 }
 
 // ServiceAllocation restricts a pool to Services. namespaces and namespaceSelectors together say which namespaces (one
@@ -122,7 +167,8 @@ type ServiceAllocation struct {
 
 // IPAddressPoolStatus is what Berth reports about a pool.
 type IPAddressPoolStatus struct {
-	// conditions: Ready tells whether the pool is used as written. Example: [{type: Ready, status: "True", reason: InUse}].
+	// conditions: Ready tells whether the pool is used as written; Overlaps whether an older pool has some of its
+	// addresses and keeps them. Example: [{type: Ready, status: "True", reason: InUse}].
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -135,6 +181,52 @@ type IPAddressPoolStatus struct {
 	// ipv6 counts the pool's IPv6 addresses. Example: {capacity: 16, assigned: 0, available: 16}.
 	// +optional
 	IPv6 *AddressCount `json:"ipv6,omitempty"`
+
+	// skipped are addresses of the pool that no Service is given, because a node or the cluster itself has them: the
+	// first 64, in order. Example: [{addresses: "192.0.2.1", why: "the default gateway of node n1"}].
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Skipped []SkippedAddresses `json:"skipped,omitempty"`
+
+	// moreSkipped is true if there are others than those listed in skipped. Example: true.
+	// +optional
+	MoreSkipped bool `json:"moreSkipped,omitempty"`
+
+	// quarantine are freed addresses that are kept from all but the Service that had them, see releaseDelay; at most 1024,
+	// those that are kept longest. A controller that starts goes by this list.
+	// Example: [{address: "192.0.2.10", service: "shop/web", until: "2026-01-01T12:10:00Z"}].
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Quarantine []QuarantinedAddress `json:"quarantine,omitempty"`
+}
+
+// SkippedAddresses is a part of a pool that no Service is given (rule A5).
+type SkippedAddresses struct {
+	// addresses are a single address or a range FIRST-LAST. Example: "192.0.2.1".
+	// +required
+	// +kubebuilder:validation:MaxLength=90
+	Addresses string `json:"addresses"`
+	// why says whose they are. Example: "an address of node n1".
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	Why string `json:"why"`
+}
+
+// QuarantinedAddress is a freed address that is kept from others (rule A9).
+type QuarantinedAddress struct {
+	// address that was freed. Example: "192.0.2.10".
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address"`
+	// service is the one that had it, NAMESPACE/NAME, and gets it back if it wants one before that. Example: "shop/web".
+	// +required
+	// +kubebuilder:validation:MaxLength=320
+	Service string `json:"service"`
+	// until is when the address is free for everybody. Example: "2026-01-01T12:10:00Z".
+	// +required
+	Until metav1.Time `json:"until"`
 }
 
 // AddressCount counts addresses of one family. Numbers above 9223372036854775807 (2^63-1) are shown as that.
@@ -145,8 +237,8 @@ type AddressCount struct {
 	// assigned is how many of them Services hold; an address shared by several counts once. Example: 3.
 	// +required
 	Assigned int64 `json:"assigned"`
-	// available is how many can still be given: not held, and not skipped because a node or the cluster has them, or
-	// because of avoidBuggyIPs. Example: 253.
+	// available is how many can still be given to any Service: not held, not reserved, not in quarantine, not an older
+	// pool's, and not skipped because a node or the cluster has them, or because of avoidBuggyIPs. Example: 253.
 	// +required
 	Available int64 `json:"available"`
 }

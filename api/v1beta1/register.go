@@ -18,6 +18,7 @@ func GroupVersion() schema.GroupVersion {
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion(),
 		&IPAddressPool{}, &IPAddressPoolList{},
+		&AddressReservation{}, &AddressReservationList{},
 		&L2Advertisement{}, &L2AdvertisementList{},
 		&Speaker{}, &SpeakerList{},
 	)

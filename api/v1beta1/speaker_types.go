@@ -85,6 +85,13 @@ type SpeakerStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Links []SpeakerLink `json:"links,omitempty"`
 
+	// gateways are the next hops of the node's default routes, in order; link-local ones are left out. No Service is
+	// given such an address. Example: ["192.0.2.1"].
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Gateways []string `json:"gateways,omitempty"`
+
 	// l2Addresses are the first 250 addresses this node answers for, in order. Example: ["192.0.2.10"].
 	// +optional
 	// +listType=atomic

@@ -22,12 +22,48 @@ func Pool(object *v1beta1.IPAddressPool) *cluster.Pool {
 		Labels:        object.Labels,
 		AutoAssign:    object.Spec.AutoAssign == nil || *object.Spec.AutoAssign,
 		AvoidBuggyIPs: object.Spec.AvoidBuggyIPs,
+		Sharing:       sharing(object.Spec.Sharing),
+	}
+	if quota := object.Spec.Quota; quota != nil {
+		pool.QuotaPerNamespace = quota.PerNamespace
+	}
+	if delay := object.Spec.ReleaseDelay; delay != nil {
+		pool.ReleaseDelay = delay.Duration
 	}
 	pool.Problem = fill(pool, &object.Spec)
 	if pool.Problem != nil {
 		pool.Ranges = nil
 	}
 	return pool
+}
+
+// sharing reads the mode; the API server refuses what is none.
+func sharing(mode v1beta1.SharingMode) cluster.Sharing {
+	switch mode {
+	case v1beta1.SharingAcrossNamespaces:
+		return cluster.AcrossNamespaces
+	case v1beta1.SharingNever:
+		return cluster.Never
+	default:
+		return cluster.SameNamespace
+	}
+}
+
+// Reservation compiles a reservation. One that cannot be used has a Problem and no ranges.
+func Reservation(object *v1beta1.AddressReservation) *cluster.Reservation {
+	reservation := &cluster.Reservation{
+		Name:    object.Name,
+		UID:     string(object.UID),
+		Created: object.CreationTimestamp.Time,
+		Service: cluster.Name{Namespace: object.Spec.Service.Namespace, Name: object.Spec.Service.Name},
+	}
+	ranges, err := ranges(object.Spec.Addresses, nil)
+	if err != nil {
+		reservation.Problem = reason.New(reason.InvalidRange, "%v", err)
+		return reservation
+	}
+	reservation.Ranges = ranges
+	return reservation
 }
 
 // fill fills in what can fail, and says what did.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,16 +205,26 @@ func TestPool(t *testing.T) {
 		"Everything": {
 			reason: "all fields",
 			spec: v1beta1.IPAddressPoolSpec{
-				AutoAssign: &no, AvoidBuggyIPs: true,
+				AutoAssign: &no, AvoidBuggyIPs: true, Sharing: v1beta1.SharingAcrossNamespaces,
+				Quota: &v1beta1.PoolQuota{PerNamespace: 3}, ReleaseDelay: &metav1.Duration{Duration: 10 * time.Minute},
 				ServiceAllocation: &v1beta1.ServiceAllocation{
 					Priority: &priority, Namespaces: []string{"shop", "blog"},
 					ServiceSelectors: []metav1.LabelSelector{lbtest.LabelSelector("app=web")},
 				},
 			},
 			want: cluster.Pool{
-				AvoidBuggyIPs: true, Priority: &priority, Namespaces: []string{"blog", "shop"},
+				AvoidBuggyIPs: true, Sharing: cluster.AcrossNamespaces, QuotaPerNamespace: 3, ReleaseDelay: 10 * time.Minute,
+				Priority: &priority, Namespaces: []string{"blog", "shop"},
 				ServiceSelectors: []cluster.Selector{lbtest.Selector("app=web")},
 			},
+		},
+		"Never": {
+			reason: "the other mode of sharing", spec: v1beta1.IPAddressPoolSpec{Sharing: v1beta1.SharingNever},
+			want: cluster.Pool{AutoAssign: true, Sharing: cluster.Never},
+		},
+		"SameNamespace": {
+			reason: "the default, written out", spec: v1beta1.IPAddressPoolSpec{Sharing: v1beta1.SharingSameNamespace},
+			want: cluster.Pool{AutoAssign: true},
 		},
 		"BadText": {
 			reason: "the entry is named", spec: v1beta1.IPAddressPoolSpec{Addresses: []v1beta1.AddressText{"192.0.2.0/24", "2001:db8::9-2001:db8::1"}},
@@ -254,5 +265,54 @@ func TestPoolWithAProblemHasNoAddresses(t *testing.T) {
 	}
 	if pool := compile.Pool(object); pool.Problem == nil || len(pool.Ranges) > 0 {
 		t.Errorf("problem %v, ranges %v", pool.Problem, pool.Ranges)
+	}
+}
+
+// TestPoolStatusIsNotRead: what Berth writes about a pool is no reason to look at the pool again.
+func TestPoolStatusIsNotRead(t *testing.T) {
+	t.Parallel()
+	object := lbtest.PoolObject("pool", "192.0.2.0/24")
+	before := compile.Pool(object)
+	object.ResourceVersion = "2"
+	object.Status = v1beta1.IPAddressPoolStatus{
+		IPv4:       &v1beta1.AddressCount{Capacity: 256, Assigned: 1, Available: 255},
+		Skipped:    []v1beta1.SkippedAddresses{{Addresses: "192.0.2.1", Why: "the default gateway of node n1"}},
+		Quarantine: []v1beta1.QuarantinedAddress{{Address: "192.0.2.10", Service: "shop/web"}},
+	}
+	if diff := cmp.Diff(before, compile.Pool(object), equal()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestReservation reads a reservation (rules A9, P20).
+func TestReservation(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		addresses []string
+		want      []string
+		problem   string
+	}{
+		"Ranges":  {reason: "exactly what is written", addresses: []string{"192.0.2.4/31", "192.0.2.6", "2001:db8::53"}, want: []string{"192.0.2.4-192.0.2.6", "2001:db8::53-2001:db8::53"}},
+		"BadText": {reason: "not used at all", addresses: []string{"192.0.2.4", "2001:db8::9-2001:db8::1"}, problem: "spec.addresses[1]: 2001:db8::9-2001:db8::1 ends before"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := lbtest.ReservationObject("dns", "infra/dns", c.addresses...)
+			got := compile.Reservation(object)
+			checkProblem(t, got.Problem, reason.InvalidRange, c.problem)
+			var ranges []string
+			for _, one := range got.Ranges {
+				ranges = append(ranges, one.String())
+			}
+			if diff := cmp.Diff(c.want, ranges); diff != "" {
+				t.Errorf("%s: %s", c.reason, diff)
+			}
+			if want := (cluster.Name{Namespace: "infra", Name: "dns"}); got.Service != want || got.Name != "dns" || got.UID != string(object.UID) ||
+				!got.Created.Equal(object.CreationTimestamp.Time) {
+				t.Errorf("read %+v", got)
+			}
+		})
 	}
 }

@@ -8,11 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/internal/cluster"
-	"github.com/berthlb/berth/internal/reason"
 )
 
 // Options say which Services are this installation's (rule A1).
@@ -43,12 +41,7 @@ func Service(object *corev1.Service, options Options) *cluster.Service {
 		HealthCheckPort:  uint16(object.Spec.HealthCheckNodePort), //nolint:gosec // the API server keeps it in 0..65535
 		Recorded:         record(object),
 	}
-	service.Request, service.RequestProblem = request(object)
-	if pool, problem := requestPool(object); problem == nil {
-		service.RequestPool = pool
-	} else {
-		service.RequestProblem = problem
-	}
+	wish(object, service)
 	return service
 }
 
@@ -123,50 +116,6 @@ func clusterAddresses(object *corev1.Service) []netip.Addr {
 	return addresses
 }
 
-// request reads the wish for addresses: the annotation, else spec.loadBalancerIP (rule A3).
-func request(object *corev1.Service) ([]netip.Addr, *reason.Reason) {
-	source, text := "annotation "+v1beta1.AnnotationAddresses, object.Annotations[v1beta1.AnnotationAddresses]
-	if strings.TrimSpace(text) == "" {
-		source, text = "spec.loadBalancerIP", object.Spec.LoadBalancerIP
-	}
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
-	}
-	var wish []netip.Addr
-	for part := range strings.SplitSeq(text, ",") {
-		address, err := netip.ParseAddr(strings.TrimSpace(part))
-		if err != nil || address.Zone() != "" {
-			return nil, reason.New(reason.InvalidRequest, "%s: %q is not an IP address", source, clip(strings.TrimSpace(part)))
-		}
-		address = address.Unmap()
-		if slices.ContainsFunc(wish, func(a netip.Addr) bool { return cluster.FamilyOf(a) == cluster.FamilyOf(address) }) {
-			return nil, reason.New(reason.InvalidRequest, "%s: %q names two %s addresses, at most one of each family can be had",
-				source, clip(text), cluster.FamilyOf(address))
-		}
-		wish = append(wish, address)
-	}
-	return wish, nil
-}
-
-// requestPool reads the wish for a pool. What is no object's name is refused here, before it gets into other messages.
-func requestPool(object *corev1.Service) (string, *reason.Reason) {
-	name := strings.TrimSpace(object.Annotations[v1beta1.AnnotationPool])
-	if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return "", reason.New(reason.InvalidRequest, "annotation %s: %q is not the name of a pool", v1beta1.AnnotationPool, clip(name))
-	}
-	return name, nil
-}
-
-// clip shortens a user's text for a message: an annotation may have 256 KiB, a condition's message has 32 at most, and
-// one that the API server refuses would keep the Service's whole status from being written.
-func clip(text string) string {
-	const most = 100
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
-
 // record reads back what the Service's status holds. Entries that are no address, or repeat one, are garbage; a host
 // name alone is another load balancer's and garbage too.
 func record(object *corev1.Service) cluster.Record {
@@ -186,6 +135,9 @@ func record(object *corev1.Service) cluster.Record {
 	}
 	if condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionPool); condition != nil {
 		record.Pools = splitPools(condition)
+	}
+	if condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionRenumbered); condition != nil {
+		record.Renumbered = condition.Message
 	}
 	condition := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAnnounced)
 	if condition != nil && condition.Status == metav1.ConditionTrue {

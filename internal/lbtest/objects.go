@@ -106,6 +106,19 @@ func PoolObject(name string, addresses ...string) *v1beta1.IPAddressPool {
 	return object
 }
 
+// ReservationObject is a reservation of these addresses for a Service, "namespace/name".
+func ReservationObject(name, service string, addresses ...string) *v1beta1.AddressReservation {
+	of := ParseName(service)
+	object := &v1beta1.AddressReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name), CreationTimestamp: metav1.NewTime(created())},
+		Spec:       v1beta1.AddressReservationSpec{Service: v1beta1.ServiceReference{Namespace: of.Namespace, Name: of.Name}},
+	}
+	for _, text := range addresses {
+		object.Spec.Addresses = append(object.Spec.Addresses, v1beta1.AddressText(text))
+	}
+	return object
+}
+
 // AdvertisementObject is an L2Advertisement for everything.
 func AdvertisementObject(name string, edits ...func(*v1beta1.L2AdvertisementSpec)) *v1beta1.L2Advertisement {
 	object := &v1beta1.L2Advertisement{ObjectMeta: metav1.ObjectMeta{Name: name}}
