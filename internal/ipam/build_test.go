@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go4.org/netipx"
 
 	"github.com/berthlb/berth/internal/cluster"
@@ -169,7 +171,7 @@ func (b *bench) drain(due []cluster.Name) {
 		if s := b.services[name]; s != nil {
 			decision := b.Decide(s)
 			due = append(due, b.Hold(s, decision)...)
-			b.write(s, decision)
+			due = append(due, b.write(s, decision)...)
 			due = append(due, b.Settle(name, ipam.Written)...)
 		}
 	}
@@ -186,14 +188,18 @@ func (b *bench) older(x, y cluster.Name) bool {
 	return s.Name.Compare(t.Name) < 0
 }
 
-// write is the API server: the status becomes what was decided.
-func (b *bench) write(s *cluster.Service, decision ipam.Decision) {
+// write is the API server: the status becomes what was decided, and who watches is told if that is something new.
+func (b *bench) write(s *cluster.Service, decision ipam.Decision) (told []cluster.Name) {
 	written := *s
 	written.Recorded = recordOf(s, decision)
 	if !sameStatus(s.Recorded.Addresses, written.Recorded.Addresses) {
 		b.writes = append(b.writes, s.Name.Name)
 	}
+	if cmp.Equal(s.Recorded, written.Recorded, cmpopts.EquateEmpty(), compareAddr()) {
+		return nil
+	}
 	b.services[s.Name] = &written
+	return []cluster.Name{s.Name}
 }
 
 // recordOf is what compile reads back from the status after the decision was written.
