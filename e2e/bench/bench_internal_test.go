@@ -195,3 +195,53 @@ func TestAccount(t *testing.T) {
 		t.Errorf("the last first answer ends the allocation; later writes count, but apart (-want +got):\n%s", diff)
 	}
 }
+
+func TestTimeIn(t *testing.T) {
+	t.Parallel()
+	rest := " S 1 2 3 4 5 6 7 8 9 10 250 50 13 14"
+	for name, test := range map[string]struct {
+		reason string
+		stat   string
+		want   time.Duration
+		fails  bool
+	}{
+		"Plain":   {"the 14th and 15th field, in hundredths of a second", "42 (speaker)" + rest, 3 * time.Second, false},
+		"Name":    {"a process may call itself what it likes", "42 (a) S 9 9 (b)" + rest, 3 * time.Second, false},
+		"Short":   {"what is cut off has none", "42 (speaker) S 1 2", 0, true},
+		"Nothing": {"nor has nothing", "", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := timeIn(test.stat)
+			if (err != nil) != test.fails || got != test.want {
+				t.Errorf("%s: got %s, %v, want %s", test.reason, got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestPlanFixture(t *testing.T) {
+	t.Parallel()
+	for name, services := range map[string]int{"Small": 100, "Whole": 10_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := planFixture{PlanLoad{Nodes: 100, Services: services}}
+			locals, shared, seen := 0, 0, map[netip.Addr]bool{}
+			for i := range services {
+				if f.local(i) {
+					locals++
+				}
+				if seen[f.address(i)] {
+					shared++
+				}
+				seen[f.address(i)] = true
+			}
+			if locals != f.locals() {
+				t.Errorf("%d Services are Local, of %d that should be", locals, f.locals())
+			}
+			if shared != services/planSharing {
+				t.Errorf("%d of %d Services share an address", shared, services)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/berthlb/berth/e2e/bench"
 	"github.com/berthlb/berth/e2e/lab"
@@ -44,6 +45,8 @@ func parseBench(name string, args []string) (measure, error) {
 		return parseFirstAnswer(flags, args)
 	case "allocate":
 		return parseAllocate(flags, args)
+	case "plan-cpu":
+		return parsePlanCPU(flags, args)
 	default:
 		return nil, fmt.Errorf("there is no benchmark %s\n%s", name, usage)
 	}
@@ -105,6 +108,26 @@ func parseAllocate(flags *flag.FlagSet, args []string) (measure, error) {
 	}
 	return func(ctx context.Context, options bench.Options) error {
 		return bench.Allocate(ctx, options, *services)
+	}, nil
+}
+
+func parsePlanCPU(flags *flag.FlagSet, args []string) (measure, error) {
+	var wanted bench.PlanLoad
+	flags.IntVar(&wanted.Speakers, "speakers", 3, "how many nodes with a speaker")
+	flags.IntVar(&wanted.Nodes, "nodes", 100, "how many Node objects in all")
+	flags.IntVar(&wanted.Services, "services", 2_000, "how many Services")
+	flags.IntVar(&wanted.Rate, "rate", 100, "how many EndpointSlices change in a second")
+	flags.DurationVar(&wanted.For, "for", 20*time.Second, "for how long it is measured")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	const most = 30_000 // the Services' addresses end before the nodes' begin
+	if wanted.Speakers < 1 || wanted.Nodes < wanted.Speakers || wanted.Services < 1 || wanted.Services > most ||
+		wanted.Rate < 1 || wanted.For < time.Second {
+		return nil, fmt.Errorf("there must be a speaker, no fewer Nodes, 1 to %d Services, a change in a second, and a second", most)
+	}
+	return func(ctx context.Context, options bench.Options) error {
+		return bench.PlanCPU(ctx, options, wanted)
 	}, nil
 }
 

@@ -25,6 +25,7 @@ const usage = `usage: lab build
        lab bench failover-node [-nodes N] [-addresses N] [-trials N] [-cause cut|link]
        lab bench first-answer [-nodes N] [-trials N]
        lab bench allocate [-services N]
+       lab bench plan-cpu [-speakers N] [-nodes N] [-services N] [-rate N] [-for DURATION]
 `
 
 func main() {
