@@ -100,14 +100,11 @@ func (l *Ledger) NextExpiry() (time.Time, bool) {
 	return first.Until, any
 }
 
-// cool keeps a freed address from others if its pool says so, and is true then.
-func (l *Ledger) cool(address netip.Addr, had cluster.Name) bool {
-	pool := l.pools.of(address)
-	if pool == nil || pool.ReleaseDelay <= 0 {
-		return false
+// cool keeps a freed address from others if its pool says so.
+func (l *Ledger) cool(address netip.Addr, had cluster.Name) {
+	if pool := l.pools.of(address); pool != nil && pool.ReleaseDelay > 0 {
+		l.cooling.add(Cooling{Address: address, Service: had, Until: l.now.Add(pool.ReleaseDelay)})
 	}
-	l.cooling.add(Cooling{Address: address, Service: had, Until: l.now.Add(pool.ReleaseDelay)})
-	return true
 }
 
 // fromCooling gives a Service back what it had, where that is cooling down and it may have it; with reserved, only what

@@ -188,10 +188,10 @@ func (l *Ledger) enter(service *cluster.Service, wakes woken) *entry {
 	e := &entry{service: service, stored: own, wanted: own}
 	l.index(e)
 	switch {
-	case len(own) > 0 || len(lost) > 0 || service.Recorded.ByUs:
-		e.maybe = slices.Clone(service.Recorded.Addresses)
-	case service.Ours:
+	case len(own) == 0 && len(lost) == 0 && service.Ours && !service.Recorded.ByUs && l.isForeign(service):
 		e.foreign = slices.Clone(service.Recorded.Addresses)
+	case service.Ours || service.Recorded.ByUs:
+		e.maybe = slices.Clone(service.Recorded.Addresses)
 	}
 	for _, address := range e.all() {
 		l.addHolder(address, e, wakes)
@@ -234,6 +234,7 @@ func (l *Ledger) want(e *entry, decision Decision, wakes woken) {
 			e.maybe = append(slices.Clip(e.maybe), address) // a clone of the ledger has the same array
 		}
 	}
+	before := e.wanted
 	e.wanted, e.foreign = nil, nil
 	for i, address := range decision.Addresses {
 		if decision.Verdict == Foreign {
@@ -242,6 +243,24 @@ func (l *Ledger) want(e *entry, decision Decision, wakes woken) {
 			e.wanted = append(e.wanted, held{address, decision.Pools[i]})
 		}
 		l.addHolder(address, e, wakes)
+	}
+	l.invite(e, before, wakes)
+}
+
+// invite wakes those of the same key, where the Service has come to a right to an address that they might share.
+func (l *Ledger) invite(e *entry, before []held, wakes woken) {
+	key := e.service.SharingKey
+	if key != "" && slices.ContainsFunc(e.wanted, func(one held) bool { return !contains(before, one.address) }) {
+		l.waiting.all(waitKey{sharingKey: key}, wakes)
+	}
+}
+
+// inviteTo wakes those of the same key as the holders of an address that they might share now.
+func (l *Ledger) inviteTo(current holders, wakes woken) {
+	for e := range current.each() {
+		if key := e.service.SharingKey; key != "" {
+			l.waiting.all(waitKey{sharingKey: key}, wakes)
+		}
 	}
 }
 
@@ -351,7 +370,7 @@ func (l *Ledger) Settle(name cluster.Name, outcome Outcome) []cluster.Name {
 	if e == nil || outcome == Unknown {
 		return nil
 	}
-	before := e.all()
+	before, wanted := e.all(), e.wanted
 	published := slices.Concat(e.maybe, addressesOf(e.stored))
 	if outcome == Written {
 		e.stored, e.maybe = e.wanted, nil
@@ -359,6 +378,7 @@ func (l *Ledger) Settle(name cluster.Name, outcome Outcome) []cluster.Name {
 		e.wanted = e.stored
 	}
 	wakes := woken{}
+	l.invite(e, wanted, wakes)
 	after := e.all()
 	for _, address := range before {
 		if !slices.Contains(after, address) {
@@ -410,9 +430,6 @@ func (l *Ledger) addHolder(address netip.Addr, e *entry, wakes woken) {
 	}
 	l.waiting.all(waitKey{address: address}, wakes)
 	l.waiting.all(waitKey{company: address}, wakes)
-	if key := e.service.SharingKey; key != "" {
-		l.waiting.all(waitKey{sharingKey: key}, wakes)
-	}
 }
 
 // removeHolder ends an entry's holding an address. published is true if it may have been in the Service's status.
@@ -424,10 +441,8 @@ func (l *Ledger) removeHolder(address netip.Addr, e *entry, published bool, wake
 		l.holders[address] = rest
 	}
 	l.countForQuota(address, e, -1, wakes)
+	l.inviteTo(rest, wakes)
 	for other := range rest.each() {
-		if key := other.service.SharingKey; key != "" {
-			l.waiting.all(waitKey{sharingKey: key}, wakes)
-		}
 		if other.last.Reason.Word == reason.SharingNotAllowed {
 			wakes.add(other.service)
 		}
@@ -460,24 +475,28 @@ func (l *Ledger) vacate(address netip.Addr, had cluster.Name, published bool, wa
 	if pool := l.pools.of(address); pool != nil {
 		*pool.held(cluster.FamilyOf(address))--
 	}
-	if !published || !l.cool(address, had) {
-		l.offer(address, wakes)
-		return
+	if published {
+		l.cool(address, had)
 	}
-	if e := l.entries[had]; e != nil && len(e.last.waits) > 0 { // it is the one that may have it again
-		wakes.add(e.service)
-	}
+	l.offer(address, wakes)
 }
 
-// offer makes an address free that nobody holds, unless it is to be skipped or cools down, and wakes who waits for one of
-// its pool, or for this one because it is reserved.
+// offer makes an address free unless it is held, cools down or is to be skipped, and wakes who waits for one of its pool,
+// or for this one because it is reserved, was its own, or may share it.
 func (l *Ledger) offer(address netip.Addr, wakes woken) {
 	at := l.pools.at(address)
 	family := cluster.FamilyOf(address)
-	if _, cools := l.cooling.byAddress[address]; cools || at == nil || l.skip.has(address) || at.pool.free(family).skips(address) {
+	if at == nil || l.skip.has(address) || at.pool.free(family).skips(address) {
 		return
 	}
-	if _, taken := l.holders[address]; taken {
+	if current := l.holders[address]; current.first != nil {
+		l.inviteTo(current, wakes)
+		return
+	}
+	if one, cools := l.cooling.byAddress[address]; cools { // only who had it may have it again
+		if e := l.entries[one.Service]; e != nil && len(e.last.waits) > 0 {
+			wakes.add(e.service)
+		}
 		return
 	}
 	at.stock().free(family).give(address)
