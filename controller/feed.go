@@ -22,7 +22,7 @@ import (
 type feed struct {
 	store        *compile.Store
 	announced    *announced.Reporter
-	pools        func() // a pool or an advertisement has changed
+	pools        func() // a pool, a reservation or an advertisement has changed
 	serviceCIDRs bool
 }
 
@@ -35,7 +35,8 @@ func (f *feed) watch(ctx context.Context, informers cache.Cache) (synced []tools
 		&corev1.Namespace{}: toolscache.ResourceEventHandlerFuncs{}, // only kept warm: assign has a handler of its own
 		&discoveryv1.EndpointSlice{}: handle(f.announced.Wake, f.store.SetSlice,
 			func(o *discoveryv1.EndpointSlice) { f.store.DeleteSlice(nameOf(o)) }),
-		&v1beta1.IPAddressPool{}: handle(both, f.store.SetPool, func(o *v1beta1.IPAddressPool) { f.store.DeletePool(o.Name) }),
+		&v1beta1.IPAddressPool{}:      handle(both, f.store.SetPool, func(o *v1beta1.IPAddressPool) { f.store.DeletePool(o.Name) }),
+		&v1beta1.AddressReservation{}: handle(f.pools, func(*v1beta1.AddressReservation) {}, func(*v1beta1.AddressReservation) {}),
 		&v1beta1.L2Advertisement{}: handle(both, f.store.SetAdvertisement,
 			func(o *v1beta1.L2Advertisement) { f.store.DeleteAdvertisement(o.Name) }),
 		&v1beta1.Speaker{}: handle(func() {}, f.announced.SetSpeaker, func(o *v1beta1.Speaker) { f.announced.DeleteSpeaker(o.Name) }),

@@ -71,7 +71,7 @@ func findNamespace(ctx context.Context, clientset kubernetes.Interface, name str
 
 // findKinds looks whether Berth's kinds are installed.
 func findKinds(client discovery.DiscoveryInterface) error {
-	for _, resource := range []string{"ipaddresspools", "l2advertisements", "speakers"} {
+	for _, resource := range []string{"ipaddresspools", "addressreservations", "l2advertisements", "speakers"} {
 		served, err := serves(client, v1beta1.GroupVersion().String(), resource)
 		if err != nil {
 			return err
@@ -113,12 +113,14 @@ func rights(options *flags, serviceCIDRs bool) []kube.Right {
 		{Verb: "get", Resource: "secrets", Namespace: namespace, Name: kube.GossipSecret},
 		{Verb: "create", Resource: "secrets", Namespace: namespace},
 		{Verb: "patch", Group: v1beta1.Group, Resource: "ipaddresspools", Subresource: "status"},
+		{Verb: "patch", Group: v1beta1.Group, Resource: "addressreservations", Subresource: "status"},
 		{Verb: "patch", Group: v1beta1.Group, Resource: "l2advertisements", Subresource: "status"},
 	}
 	watched := []kube.Right{
 		{Resource: "services"}, {Resource: "nodes"}, {Resource: "namespaces"},
 		{Group: "discovery.k8s.io", Resource: "endpointslices"},
 		{Group: v1beta1.Group, Resource: "ipaddresspools"},
+		{Group: v1beta1.Group, Resource: "addressreservations"},
 		{Group: v1beta1.Group, Resource: "l2advertisements"},
 		{Group: v1beta1.Group, Resource: "speakers"},
 	}

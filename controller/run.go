@@ -165,6 +165,7 @@ func (p *parts) assemble(ctx context.Context) error {
 	var pools *poolstatus.Reporter
 	assigner := assign.New(assign.Options{
 		Class: p.options.class(), Informers: p.manager.GetCache(), ServiceCIDRs: p.serviceCIDRs, Services: kube.NewServiceReader(p.clientset.CoreV1()),
+		Pools:  kube.NewPoolReader(p.manager.GetAPIReader()),
 		Writer: services, Events: events, Metrics: assign.NewMetrics(registry), Log: p.log, Changed: func() { pools.Wake() },
 	})
 	pools = poolstatus.New(poolstatus.Options{

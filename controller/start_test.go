@@ -102,7 +102,7 @@ func complete() *fake.Clientset {
 	clientset := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "berth-system"}})
 	discovery, _ := clientset.Discovery().(*fakediscovery.FakeDiscovery)
 	discovery.Resources = []*metav1.APIResourceList{
-		{GroupVersion: "berth.dev/v1beta1", APIResources: []metav1.APIResource{{Name: "ipaddresspools"}, {Name: "l2advertisements"}, {Name: "speakers"}}},
+		{GroupVersion: "berth.dev/v1beta1", APIResources: []metav1.APIResource{{Name: "ipaddresspools"}, {Name: "addressreservations"}, {Name: "l2advertisements"}, {Name: "speakers"}}},
 		{GroupVersion: "networking.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "servicecidrs"}}},
 	}
 	allow(clientset, func(*authorizationv1.ResourceAttributes) bool { return true })
@@ -152,10 +152,10 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		"kinds not installed": {func(c *fake.Clientset, _ *flags) {
 			discovery, _ := c.Discovery().(*fakediscovery.FakeDiscovery)
 			discovery.Resources[0].APIResources = discovery.Resources[0].APIResources[:1]
-		}, "l2advertisements.berth.dev: install Berth's kinds (config/crd)", true},
+		}, "addressreservations.berth.dev: install Berth's kinds (config/crd)", true},
 		"no right to write statuses": {func(c *fake.Clientset, _ *flags) {
 			allow(c, func(a *authorizationv1.ResourceAttributes) bool { return a.Subresource != "status" })
-		}, "no right to patch services/status; patch ipaddresspools.berth.dev/status; patch l2advertisements.berth.dev/status", true},
+		}, "no right to patch services/status; patch ipaddresspools.berth.dev/status; patch addressreservations.berth.dev/status; patch l2advertisements.berth.dev/status", true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			clientset, options := complete(), &flags{namespace: "berth-system", leaseName: "berth-controller"}

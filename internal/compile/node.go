@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/internal/reason"
 )
@@ -70,4 +71,15 @@ func leaving(object *corev1.Node) *reason.Reason {
 // Namespace compiles a Namespace.
 func Namespace(object *corev1.Namespace) *cluster.Namespace {
 	return &cluster.Namespace{Name: object.Name, Labels: object.Labels}
+}
+
+// Gateways are the default gateways that a speaker reports. What is no address is left out: a pool cannot contain it.
+func Gateways(object *v1beta1.Speaker) []netip.Addr {
+	var gateways []netip.Addr
+	for _, text := range object.Status.Gateways {
+		if address, err := netip.ParseAddr(text); err == nil {
+			gateways = append(gateways, address.Unmap().WithZone(""))
+		}
+	}
+	return gateways
 }

@@ -210,6 +210,7 @@ func (s *serviceStatus) applyConfiguration(object *corev1.Service) *applycorev1.
 	service := applycorev1.Service(object.Name, object.Namespace).
 		WithUID(object.UID).WithResourceVersion(object.ResourceVersion).WithStatus(status)
 	addCondition(status, s.allocated)
+	addCondition(status, s.renumbered)
 	addCondition(status, s.announced)
 	if len(s.pools) > 0 {
 		addCondition(status, s.poolCondition(object))

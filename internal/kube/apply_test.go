@@ -62,6 +62,13 @@ func allocation(address string) kube.Allocation {
 	}
 }
 
+// consenting is the allocation of 192.0.2.10 with a consent that is used up.
+func consenting(consent string) kube.Allocation {
+	wanted := allocation("192.0.2.10")
+	wanted.Renumbered = consent
+	return wanted
+}
+
 // given is a Service that holds an address and has been written by us.
 func given(address string, edits ...func(*corev1.Service)) *corev1.Service {
 	holds := func(s *corev1.Service) {
@@ -77,6 +84,16 @@ func announced(message string) func(*corev1.Service) {
 		s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{
 			Type: v1beta1.ConditionAnnounced, Status: metav1.ConditionTrue, Reason: string(reason.Announced), Message: message,
 			LastTransitionTime: metav1.NewTime(lbtest.Now().Add(-time.Minute)),
+		})
+	}
+}
+
+// renumbered gives a Service the record of a consent.
+func renumbered(consent string) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{
+			Type: v1beta1.ConditionRenumbered, Status: metav1.ConditionTrue, Reason: "Recorded", Message: consent,
+			LastTransitionTime: metav1.NewTime(lbtest.Now().Add(-time.Hour)),
 		})
 	}
 }
@@ -109,6 +126,31 @@ func TestEveryApplyCarriesTheWholeSet(t *testing.T) {
 				`"annotations":{"berth.dev/allocated-from":"pool"}},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.10","ipMode":"VIP"}]},"conditions":[` +
 				`{"type":"berth.dev/Allocated","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T12:00:00Z","reason":"Allocated","message":"192.0.2.10 from pool pool"},` +
 				`{"type":"berth.dev/Announced","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T11:59:00Z","reason":"Announced","message":"by n1"},` +
+				`{"type":"berth.dev/Pool","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T11:00:00Z","reason":"Recorded","message":"pool"}]}}`,
+		},
+		"renumbered": {
+			"the consent that is used up is recorded by the same apply (A10)",
+			func(w *kube.ServiceWriter) kube.Result {
+				wanted := allocation("192.0.2.10")
+				wanted.Renumbered = "twice"
+				return w.SetAllocation(t.Context(), given("192.0.2.9", renumbered("once")), wanted, false)
+			},
+			`{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"uid of shop/web","resourceVersion":"7",` +
+				`"annotations":{"berth.dev/allocated-from":"pool"}},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.10","ipMode":"VIP"}]},"conditions":[` +
+				`{"type":"berth.dev/Allocated","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T12:00:00Z","reason":"Allocated","message":"192.0.2.10 from pool pool"},` +
+				`{"type":"berth.dev/Renumbered","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T12:00:00Z","reason":"Recorded","message":"twice"},` +
+				`{"type":"berth.dev/Pool","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T11:00:00Z","reason":"Recorded","message":"pool"}]}}`,
+		},
+		"announced, renumbered before": {
+			"that record is carried too",
+			func(w *kube.ServiceWriter) kube.Result {
+				return w.SetAnnounced(t.Context(), given("192.0.2.9", renumbered("once")), kube.Condition{Reason: reason.Reason{Word: reason.NoSpeakers, Message: "none"}})
+			},
+			`{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"uid of shop/web","resourceVersion":"7",` +
+				`"annotations":{"berth.dev/allocated-from":"pool"}},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.9","ipMode":"VIP"}]},"conditions":[` +
+				`{"type":"berth.dev/Allocated","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T11:00:00Z","reason":"Allocated","message":"192.0.2.9 from pool pool"},` +
+				`{"type":"berth.dev/Renumbered","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T11:00:00Z","reason":"Recorded","message":"once"},` +
+				`{"type":"berth.dev/Announced","status":"False","observedGeneration":0,"lastTransitionTime":"2026-01-01T12:00:00Z","reason":"NoSpeakers","message":"none"},` +
 				`{"type":"berth.dev/Pool","status":"True","observedGeneration":0,"lastTransitionTime":"2026-01-01T11:00:00Z","reason":"Recorded","message":"pool"}]}}`,
 		},
 		"announced": {
@@ -174,6 +216,9 @@ func TestWhatIsStoredIsNotSent(t *testing.T) {
 		}), allocation("192.0.2.10"), true},
 		"annotation gone":  {"somebody removed it", given("192.0.2.10", func(s *corev1.Service) { s.Annotations = nil }), allocation("192.0.2.10"), true},
 		"another pool":     {"the record follows the pool", given("192.0.2.10", func(s *corev1.Service) { s.Status.Conditions[1].Message = "old" }), allocation("192.0.2.10"), true},
+		"consent used up":  {"it is recorded", given("192.0.2.10"), consenting("once"), true},
+		"consent recorded": {"it is not recorded again", given("192.0.2.10", renumbered("once")), consenting("once"), false},
+		"another consent":  {"the newest is", given("192.0.2.10", renumbered("once")), consenting("twice"), true},
 		"first, no record": {"", lbtest.ServiceObject("shop/web"), allocation("192.0.2.10"), true},
 	} {
 		s := &server{answer: given("192.0.2.10")}

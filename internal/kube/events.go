@@ -3,12 +3,14 @@ package kube
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 
@@ -44,10 +46,22 @@ func NewRecorder(events typedeventsv1.EventsGetter, instance string, log logr.Lo
 
 // Event records what happened to an object, for its owner. It never waits.
 func (r *Recorder) Event(regarding corev1.ObjectReference, action string, said reason.Reason) {
-	now := r.now()
+	r.record(fmt.Sprintf("%s.%x", regarding.Name, r.now().UnixNano()), regarding, action, said)
+}
+
+// EventOnce records what is so of an object, once for as long as the API server keeps the event: it has a name of its own,
+// so that another controller, or this one after a restart, cannot record it again.
+func (r *Recorder) EventOnce(regarding corev1.ObjectReference, action string, said reason.Reason) {
+	sum := fnv.New64a()
+	fmt.Fprintf(sum, "%s\n%s\n%s", regarding.UID, said.Word, said.Message)
+	r.record(fmt.Sprintf("%s.%016x", regarding.Name, sum.Sum64()), regarding, action, said)
+}
+
+// record queues an event to be written.
+func (r *Recorder) record(name string, regarding corev1.ObjectReference, action string, said reason.Reason) {
 	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", regarding.Name, now.UnixNano()), Namespace: regarding.Namespace},
-		EventTime:           metav1.NewMicroTime(now),
+		ObjectMeta:          metav1.ObjectMeta{Name: name, Namespace: regarding.Namespace},
+		EventTime:           metav1.NewMicroTime(r.now()),
 		ReportingController: "berth.dev/controller",
 		ReportingInstance:   r.instance,
 		Action:              action,
@@ -118,7 +132,8 @@ func (r *Recorder) drain(ctx context.Context) {
 func (r *Recorder) write(ctx context.Context, event *eventsv1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
-	if _, err := r.events.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+	_, err := r.events.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) { // see EventOnce
 		r.dropped()
 		r.log.V(1).Info("an event could not be written", "object", event.Regarding.Name, "reason", event.Reason, "error", err.Error())
 	}

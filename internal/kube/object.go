@@ -28,6 +28,11 @@ func (w *ObjectWriter) SetPoolStatus(ctx context.Context, pool *v1beta1.IPAddres
 	return w.setStatus(ctx, pool, &status)
 }
 
+// SetReservationStatus writes the whole status of a reservation.
+func (w *ObjectWriter) SetReservationStatus(ctx context.Context, reservation *v1beta1.AddressReservation, status v1beta1.AddressReservationStatus) error {
+	return w.setStatus(ctx, reservation, &status)
+}
+
 // SetAdvertisementStatus writes the whole status of an advertisement.
 func (w *ObjectWriter) SetAdvertisementStatus(ctx context.Context, advertisement *v1beta1.L2Advertisement, status v1beta1.L2AdvertisementStatus) error {
 	return w.setStatus(ctx, advertisement, &status)

@@ -28,20 +28,23 @@ type Allocation struct {
 	KeepList bool
 	// Allocated is the condition of that name.
 	Allocated Condition
+	// Renumbered is the consent that is used up, to be recorded; empty if there is none (rule A10).
+	Renumbered string
 }
 
 // serviceStatus is everything Berth owns of a Service. An apply carries all of it: what it leaves out is removed.
 type serviceStatus struct {
-	addresses []netip.Addr
-	pools     []string
-	keepList  bool
-	allocated *metav1.Condition
-	announced *metav1.Condition
+	addresses  []netip.Addr
+	pools      []string
+	keepList   bool
+	allocated  *metav1.Condition
+	renumbered *metav1.Condition
+	announced  *metav1.Condition
 }
 
 // ownTypes are the types of the conditions that Berth writes on Services.
 func ownTypes() []string {
-	return []string{v1beta1.ConditionAllocated, v1beta1.ConditionPool, v1beta1.ConditionAnnounced}
+	return []string{v1beta1.ConditionAllocated, v1beta1.ConditionPool, v1beta1.ConditionRenumbered, v1beta1.ConditionAnnounced}
 }
 
 // HasRecord is true if the Service carries anything of Berth's.
@@ -55,8 +58,9 @@ func HasRecord(object *corev1.Service) bool {
 // ownedStatus is what Berth owns of the Service as it stands there.
 func ownedStatus(object *corev1.Service) serviceStatus {
 	owned := serviceStatus{
-		allocated: meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAllocated),
-		announced: meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAnnounced),
+		allocated:  meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAllocated),
+		renumbered: meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionRenumbered),
+		announced:  meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAnnounced),
 	}
 	pool := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionPool)
 	if pool == nil { // nothing was given, so the list is not ours
@@ -98,6 +102,7 @@ func allocate(object *corev1.Service, a Allocation, now metav1.Time) serviceStat
 	moved := !a.KeepList && !Holds(object, a.Addresses)
 	wanted.addresses, wanted.pools, wanted.keepList = a.Addresses, a.Pools, a.KeepList
 	wanted.allocated = newCondition(v1beta1.ConditionAllocated, a.Allocated, object, now)
+	wanted.renumbered = newRecord(v1beta1.ConditionRenumbered, a.Renumbered, object, now)
 	if moved {
 		wanted.allocated.LastTransitionTime = now // when it got these addresses decides who keeps one (rule A12)
 	}
@@ -119,10 +124,27 @@ func newCondition(kind string, said Condition, object *corev1.Service, now metav
 	return condition
 }
 
+// newRecord makes a condition whose message is a record that Berth itself reads back (rules A10, A11); nil if there is
+// nothing to record. Its time is that of the last change of the record.
+func newRecord(kind, record string, object *corev1.Service, now metav1.Time) *metav1.Condition {
+	if record == "" {
+		return nil
+	}
+	condition := &metav1.Condition{
+		Type: kind, Status: metav1.ConditionTrue, Reason: "Recorded", Message: record,
+		ObservedGeneration: object.Generation, LastTransitionTime: now,
+	}
+	if stored := meta.FindStatusCondition(object.Status.Conditions, kind); stored != nil && stored.Message == record {
+		condition.LastTransitionTime = stored.LastTransitionTime
+	}
+	return condition
+}
+
 // isStored is true if the Service's status says all that already: then nothing is written (rules P6, P12).
 func (s *serviceStatus) isStored(object *corev1.Service) bool {
 	stored := ownedStatus(object)
 	return sameCondition(stored.allocated, s.allocated) && sameCondition(stored.announced, s.announced) &&
+		sameCondition(stored.renumbered, s.renumbered) &&
 		slices.Equal(stored.pools, s.pools) && object.Annotations[v1beta1.AnnotationAllocatedFrom] == s.allocatedFrom() &&
 		(s.keepList || Holds(object, s.addresses))
 }

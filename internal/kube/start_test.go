@@ -111,3 +111,28 @@ func TestEventsSayTwiceWhatDiffers(t *testing.T) {
 		}
 	})
 }
+
+// TestEventOnceIsRecordedOnce: the same said of the same object has the same name, so that the API server refuses the
+// second one, and that is no loss.
+func TestEventOnceIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		web := corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web", UID: "1"}
+		for range 2 { // a controller and the next one
+			recorder := kube.NewRecorder(clientset.EventsV1(), "host_1", logr.Discard(), func() { t.Error("an event is dropped") })
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); _ = recorder.Start(ctx) }()
+			recorder.EventOnce(web, "Read", reason.Reason{Word: reason.UnknownAnnotation, Message: "a"})
+			recorder.EventOnce(web, "Read", reason.Reason{Word: reason.UnknownAnnotation, Message: "b"})
+			synctest.Wait()
+			stop()
+			<-ended
+		}
+		list, err := clientset.EventsV1().Events("shop").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 2 {
+			t.Errorf("%d events, %v; want one for each of two texts", len(list.Items), err)
+		}
+	})
+}

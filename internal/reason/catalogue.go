@@ -32,7 +32,8 @@ const (
 	Reserved          Word = "Reserved"
 	CoolingDown       Word = "CoolingDown"
 
-	RivalWriter     Word = "RivalWriter"
+	RivalWriter       Word = "RivalWriter"
+	UnknownAnnotation Word = "UnknownAnnotation"
 )
 
 // The reasons of the condition berth.dev/Announced of Services, and those for which a node is no candidate.
@@ -98,6 +99,7 @@ func Catalogue() []Entry {
 		{Reserved, Warning, "The requested address is reserved for another Service by an AddressReservation."},
 		{CoolingDown, Warning, "The requested address was freed a short while ago, and the pool's releaseDelay keeps it from others until then."},
 		{RivalWriter, Warning, "Another program writes this Service's load balancer status. Berth has stopped writing it."},
+		{UnknownAnnotation, Warning, "The Service has an annotation under berth.dev/ that means nothing to Berth: most likely a spelling mistake."},
 
 		{Announced, Normal, "One node answers for each address."},
 		{NoAddress, Waiting, "The Service has no address yet: see the condition berth.dev/Allocated."},

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/ipam"
 	"github.com/berthlb/berth/internal/kube"
 )
 
@@ -15,23 +16,30 @@ import (
 const pageSize = 500
 
 // adopt takes over: all Services from the API server itself, since a cache may lag behind what the last leader wrote;
-// what their statuses hold; and those that have left Berth while nobody ran (rule A12). It returns how many there are.
+// what their statuses hold; what the pools' statuses keep from others (rule A9); and those that have left Berth while
+// nobody ran (rule A12). It returns how many there are.
 func (a *Assigner) adopt(ctx context.Context) (int, error) {
+	var coolings []ipam.Cooling
 	var err error
 	retry(ctx, func() bool {
-		if err = a.list(ctx); err != nil && ctx.Err() == nil {
-			a.Log.Error(err, "the Services cannot be read, trying again")
+		if coolings, err = a.coolings(ctx); err == nil {
+			err = a.list(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.Log.Error(err, "what there is cannot be read, trying again")
 		}
 		return err == nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("list all Services: %w", err)
+		return 0, fmt.Errorf("read all pools and Services: %w", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.tick()
 	if picture, changed := a.picture.take(); changed {
 		a.ledger.SetCluster(picture)
 	}
+	a.ledger.AdoptCooling(coolings)
 	services := make([]*cluster.Service, 0, len(a.known))
 	for _, known := range a.known {
 		services = append(services, known.service)

@@ -164,6 +164,19 @@ func (a *api) get(namespace, name string) *corev1.Service {
 	return a.services[types.NamespacedName{Namespace: namespace, Name: name}].DeepCopy()
 }
 
+// Pools are the pools.
+func (a *api) Pools(context.Context) ([]v1beta1.IPAddressPool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var pools []v1beta1.IPAddressPool
+	for _, object := range a.others["IPAddressPool"] {
+		if pool, ok := object.(*v1beta1.IPAddressPool); ok {
+			pools = append(pools, *pool)
+		}
+	}
+	return pools, nil
+}
+
 // takeWrites are the requests to write since the last call.
 func (a *api) takeWrites() []string {
 	a.mu.Lock()
@@ -275,7 +288,7 @@ func (a *api) apply(name types.NamespacedName, applied *applycorev1.ServiceApply
 		fresh.Status.LoadBalancer.Ingress = nil
 		delete(a.manager, name)
 	}
-	own := []string{v1beta1.ConditionAllocated, v1beta1.ConditionPool, v1beta1.ConditionAnnounced}
+	own := []string{v1beta1.ConditionAllocated, v1beta1.ConditionPool, v1beta1.ConditionRenumbered, v1beta1.ConditionAnnounced}
 	fresh.Status.Conditions = slices.DeleteFunc(fresh.Status.Conditions, func(c metav1.Condition) bool { return slices.Contains(own, c.Type) })
 	for i := range applied.Status.Conditions {
 		c := &applied.Status.Conditions[i]

@@ -3,12 +3,15 @@ package assign
 import (
 	"context"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/internal/compile"
 	"github.com/berthlb/berth/internal/ipam"
@@ -29,21 +32,29 @@ type StatusWriter interface {
 // Recorder records events: kube.Recorder.
 type Recorder interface {
 	Event(regarding corev1.ObjectReference, action string, said reason.Reason)
+	EventOnce(regarding corev1.ObjectReference, action string, said reason.Reason)
+}
+
+// PoolReader reads pools from the API server itself: kube.PoolReader.
+type PoolReader interface {
+	Pools(ctx context.Context) ([]v1beta1.IPAddressPool, error)
 }
 
 // Options are what an Assigner works with.
 type Options struct {
 	Class compile.Options
-	// Informers is where Services, pools, nodes, namespaces and networks are watched.
+	// Informers is where Services, pools, reservations, nodes, speakers, namespaces and networks are watched.
 	Informers Informers
 	// ServiceCIDRs is false where the API server does not serve that kind (before Kubernetes 1.33).
 	ServiceCIDRs bool
 	// Services is the API server itself, not a cache of it.
 	Services kube.ServiceReader
-	Writer   StatusWriter
-	Events   Recorder
-	Metrics  *Metrics
-	Log      logr.Logger
+	// Pools is the API server itself too.
+	Pools   PoolReader
+	Writer  StatusWriter
+	Events  Recorder
+	Metrics *Metrics
+	Log     logr.Logger
 	// Changed is called whenever the usage of a pool may have changed. It must not block.
 	Changed func()
 }
@@ -59,6 +70,7 @@ type Assigner struct {
 	queue   *queue
 	known   map[cluster.Name]*known
 	floor   string // resourceVersion of the list of all Services: older events are ignored
+	alarm   alarm
 	ended   bool
 
 	jobs  chan job
@@ -73,6 +85,7 @@ type known struct {
 	given    []netip.Addr // as last written by this process
 	failures int          // of writes, in a row
 	rivalry  rivalry
+	warned   []string // of which unknown annotations people have been told
 }
 
 // job is something for a writer to do.
@@ -142,6 +155,7 @@ func (a *Assigner) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
+	a.alarm.stop()
 	a.work.Broadcast()
 }
 
@@ -162,12 +176,14 @@ func (a *Assigner) next() (job, bool) {
 	defer a.mu.Unlock()
 	for !a.ended {
 		if picture, changed := a.picture.take(); changed {
+			a.tick()
 			a.ledger.SetCluster(picture)
 			a.wake(a.ledger.Plan())
 			a.Changed()
 		}
 		name, isDue := a.queue.next()
 		if !isDue {
+			a.setAlarm()
 			a.work.Wait()
 			continue
 		}
@@ -176,6 +192,7 @@ func (a *Assigner) next() (job, bool) {
 			a.queue.done(name)
 			continue
 		}
+		a.tick()
 		decision := a.ledger.Decide(known.service)
 		a.wake(a.ledger.Hold(known.service, decision))
 		a.Metrics.Decisions.Inc()
@@ -198,7 +215,9 @@ func (a *Assigner) wake(names []cluster.Name) {
 
 // settle notes what became of a write. The caller holds the lock.
 func (a *Assigner) settle(name cluster.Name, outcome ipam.Outcome) {
+	a.tick()
 	a.wake(a.ledger.Settle(name, outcome))
+	a.setAlarm()
 	a.Changed()
 }
 
@@ -222,9 +241,10 @@ func (a *Assigner) saw(object *corev1.Service) bool {
 	case before.object.UID == object.UID:
 		now.given, now.failures, now.rivalry = before.given, before.failures, before.rivalry
 	default: // made anew under the name: what the old one had is free
-		a.wake(a.ledger.Release(name))
+		a.release(name)
 	}
 	a.known[name] = now
+	a.warn(now, before)
 	return true
 }
 
@@ -232,8 +252,34 @@ func (a *Assigner) saw(object *corev1.Service) bool {
 func (a *Assigner) forget(name cluster.Name) {
 	delete(a.known, name)
 	a.Writer.Forget(name.Namespace, name.Name)
-	a.wake(a.ledger.Release(name))
+	a.release(name)
 	a.Changed()
+}
+
+// release frees what a Service has. The caller holds the lock.
+func (a *Assigner) release(name cluster.Name) {
+	a.tick()
+	a.wake(a.ledger.Release(name))
+	a.setAlarm()
+}
+
+// warn tells people, once, of annotations of ours that mean nothing (rule A13). The caller holds the lock.
+func (a *Assigner) warn(now, before *known) {
+	const most = 10 // nobody misspells more, and a Service may have thousands
+	if before != nil && before.object.UID == now.object.UID {
+		now.warned = before.warned
+	}
+	if !now.service.Ours {
+		return
+	}
+	for _, key := range compile.UnknownAnnotations(now.object) {
+		if slices.Contains(now.warned, key) || len(now.warned) == most {
+			continue
+		}
+		now.warned = append(slices.Clip(now.warned), key)
+		a.Events.EventOnce(reference(now.object), "Read", *reason.New(reason.UnknownAnnotation,
+			"annotation %s means nothing to Berth; known are %s", key, strings.Join(v1beta1.Annotations(), ", ")))
+	}
 }
 
 // Usage counts a pool's addresses; false if there is no such pool, or nothing has been taken over yet.
@@ -241,6 +287,14 @@ func (a *Assigner) Usage(pool string) (ipam.Usage, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ledger.Usage(pool)
+}
+
+// Reservation says what is wrong with a reservation, nil if nothing is; false if there is no such reservation, or nothing
+// has been taken over yet.
+func (a *Assigner) Reservation(name string) (problem *reason.Reason, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ledger.Reservation(name)
 }
 
 func nameOf(object *corev1.Service) cluster.Name {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +34,12 @@ type process struct {
 	api    *api
 	events *notes
 	stop   func()
+
+	changed atomic.Int64 // how often the usage of a pool may have changed
 }
+
+// changes is how often the usage of a pool may have changed until now.
+func (p *process) changes() int64 { return p.changed.Load() }
 
 // notes are the events recorded.
 type notes struct {
@@ -46,6 +52,11 @@ func (n *notes) Event(regarding corev1.ObjectReference, _ string, said reason.Re
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.list = append(n.list, fmt.Sprintf("%s %s: %s", regarding.Name, said.Word, said.Message))
+}
+
+// EventOnce notes one.
+func (n *notes) EventOnce(regarding corev1.ObjectReference, action string, said reason.Reason) {
+	n.Event(regarding, action, said)
 }
 
 // take are the events since the last call, sorted: writes run in parallel.
@@ -66,11 +77,12 @@ func begin(t *testing.T, api *api) *process {
 		Class:     compile.Options{LoadBalancerClass: v1beta1.LoadBalancerClass, Default: true},
 		Informers: &informers{api: api, ctx: ctx},
 		Services:  kube.NewServiceReader(api),
+		Pools:     api,
 		Writer:    kube.NewServiceWriter(api, func() error { return nil }, time.Now),
 		Events:    p.events,
 		Metrics:   assign.NewMetrics(prometheus.NewRegistry()),
 		Log:       logr.Discard(),
-		Changed:   func() {},
+		Changed:   func() { p.changed.Add(1) },
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- p.Start(ctx) }()

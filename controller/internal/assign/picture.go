@@ -19,19 +19,23 @@ import (
 // nothing that matters here (a node's heartbeat) keeps its value, so that nothing is rebuilt for it. The Assigner's lock
 // guards it.
 type picture struct {
-	pools      map[string]*cluster.Pool
-	nodes      map[string]*cluster.Node
-	namespaces map[string]*cluster.Namespace
-	cidrs      map[string][]netip.Prefix
-	changed    bool
+	pools        map[string]*cluster.Pool
+	reservations map[string]*cluster.Reservation
+	nodes        map[string]*cluster.Node
+	gateways     map[string][]netip.Addr // by node
+	namespaces   map[string]*cluster.Namespace
+	cidrs        map[string][]netip.Prefix
+	changed      bool
 }
 
 func newPicture() *picture {
 	return &picture{
-		pools:      map[string]*cluster.Pool{},
-		nodes:      map[string]*cluster.Node{},
-		namespaces: map[string]*cluster.Namespace{},
-		cidrs:      map[string][]netip.Prefix{},
+		pools:        map[string]*cluster.Pool{},
+		reservations: map[string]*cluster.Reservation{},
+		nodes:        map[string]*cluster.Node{},
+		gateways:     map[string][]netip.Addr{},
+		namespaces:   map[string]*cluster.Namespace{},
+		cidrs:        map[string][]netip.Prefix{},
 	}
 }
 
@@ -52,8 +56,22 @@ func remove[V any](p *picture, values map[string]V, name string) {
 	}
 }
 
+// setPool takes a pool in. Its status is no part of it, so that our own writes there come to nothing here.
 func (p *picture) setPool(object *v1beta1.IPAddressPool) {
 	put(p, p.pools, object.Name, compile.Pool(object))
+}
+
+func (p *picture) setReservation(object *v1beta1.AddressReservation) {
+	put(p, p.reservations, object.Name, compile.Reservation(object))
+}
+
+// setSpeaker keeps of what a speaker reports the gateways, which are to be skipped (rule A5).
+func (p *picture) setSpeaker(object *v1beta1.Speaker) {
+	if gateways := compile.Gateways(object); len(gateways) > 0 {
+		put(p, p.gateways, object.Name, gateways)
+		return
+	}
+	remove(p, p.gateways, object.Name)
 }
 
 func (p *picture) setNamespace(object *corev1.Namespace) {
@@ -80,6 +98,14 @@ func (p *picture) take() (taken ipam.Cluster, changed bool) {
 	maps.Copy(taken.Namespaces, p.namespaces)
 	for _, name := range sortedKeys(p.pools) {
 		taken.Pools = append(taken.Pools, p.pools[name])
+	}
+	for _, name := range sortedKeys(p.reservations) {
+		taken.Reservations = append(taken.Reservations, p.reservations[name])
+	}
+	for _, name := range sortedKeys(p.gateways) {
+		for _, address := range p.gateways[name] {
+			taken.Gateways = append(taken.Gateways, ipam.Gateway{Address: address, Node: name})
+		}
 	}
 	for _, name := range sortedKeys(p.nodes) {
 		taken.Nodes = append(taken.Nodes, p.nodes[name])

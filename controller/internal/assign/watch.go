@@ -26,8 +26,11 @@ type Informers interface {
 func (a *Assigner) watch(ctx context.Context, adopted <-chan struct{}) error {
 	handlers := map[client.Object]toolscache.ResourceEventHandler{
 		&v1beta1.IPAddressPool{}: into(a, a.picture.setPool, func(name string) { remove(a.picture, a.picture.pools, name) }),
-		&corev1.Node{}:           into(a, a.picture.setNode, func(name string) { remove(a.picture, a.picture.nodes, name) }),
-		&corev1.Namespace{}:      into(a, a.picture.setNamespace, func(name string) { remove(a.picture, a.picture.namespaces, name) }),
+		&v1beta1.AddressReservation{}: into(a, a.picture.setReservation,
+			func(name string) { remove(a.picture, a.picture.reservations, name) }),
+		&v1beta1.Speaker{}:  into(a, a.picture.setSpeaker, func(name string) { remove(a.picture, a.picture.gateways, name) }),
+		&corev1.Node{}:      into(a, a.picture.setNode, func(name string) { remove(a.picture, a.picture.nodes, name) }),
+		&corev1.Namespace{}: into(a, a.picture.setNamespace, func(name string) { remove(a.picture, a.picture.namespaces, name) }),
 	}
 	if a.ServiceCIDRs {
 		handlers[&networkingv1.ServiceCIDR{}] = into(a, a.picture.setServiceCIDR, func(name string) { remove(a.picture, a.picture.cidrs, name) })

@@ -180,10 +180,11 @@ func allocatedCondition(object *corev1.Service) *metav1.Condition {
 // sendAllocation writes addresses and reason, minding rivals (rule A11).
 func (a *Assigner) sendAllocation(ctx context.Context, j job) kube.Result {
 	allocation := kube.Allocation{
-		Addresses: j.decision.Addresses,
-		Pools:     j.decision.Pools,
-		KeepList:  j.decision.Verdict == ipam.Foreign,
-		Allocated: kube.Condition{True: j.decision.Complete, Reason: j.decision.Reason},
+		Addresses:  j.decision.Addresses,
+		Pools:      j.decision.Pools,
+		KeepList:   j.decision.Verdict == ipam.Foreign,
+		Allocated:  kube.Condition{True: j.decision.Complete, Reason: j.decision.Reason},
+		Renumbered: j.decision.Renumbered,
 	}
 	if stored := storedReason(j); stays(j, stored) {
 		allocation.Allocated.Reason = stored
@@ -217,10 +218,11 @@ func storedReason(j job) reason.Reason {
 }
 
 // stays is true if the stored reason may stay although the decision gives another (rule P6): it is just as true, or it
-// tells of a move because of a duplicate, of which a later start does not know any more.
+// tells of a move because of another Service, of which a later start does not know any more.
 func stays(j job, stored reason.Reason) bool {
 	if j.decision.Says(stored) {
 		return true
 	}
-	return stored.Word == reason.MovedDuplicate && j.decision.Reason.Word == reason.Allocated && kube.Holds(j.object, j.decision.Addresses)
+	moved := stored.Word == reason.MovedDuplicate || stored.Word == reason.SharingBroken
+	return moved && j.decision.Reason.Word == reason.Allocated && kube.Holds(j.object, j.decision.Addresses)
 }
