@@ -100,8 +100,11 @@ func begin(t *testing.T, api *api) *process {
 }
 
 // rest lets fake time pass until nothing happens any more.
-func rest() {
-	time.Sleep(10 * time.Second) // in fake time
+func rest() { pass(10 * time.Second) }
+
+// pass lets fake time pass.
+func pass(duration time.Duration) {
+	time.Sleep(duration) // in fake time
 	synctest.Wait()
 }
 

@@ -66,13 +66,13 @@ func TestFreedAddressCoolsDown(t *testing.T) {
 		api.put(object("b", 2))
 		rest()
 		api.remove("shop", "a")
-		time.Sleep(9 * time.Minute) // in fake time
+		pass(9 * time.Minute)
 		api.expect(t, "while it cools down", map[string]string{"b": "PoolFull"})
 		usage, _ := p.Usage("public")
 		if len(usage.Cooling) != 1 || usage.Cooling[0].Service.String() != "shop/a" {
 			t.Errorf("cooling: %v", usage.Cooling)
 		}
-		time.Sleep(time.Minute + time.Second) // in fake time
+		pass(time.Minute + time.Second)
 		api.expect(t, "when it has", map[string]string{"b": "192.0.2.10 Allocated (public)"})
 		api.remove("shop", "b")
 		api.put(object("b", 3))
@@ -99,9 +99,9 @@ func TestCoolDownSurvivesARestart(t *testing.T) {
 		p := begin(t, api)
 		defer p.stop()
 		api.expect(t, "at first", map[string]string{"a": "192.0.2.12 Allocated (public)", "b": "PoolFull", "c": "PoolFull"})
-		time.Sleep(5 * time.Minute) // in fake time
+		pass(5 * time.Minute)
 		api.expect(t, "after five minutes", map[string]string{"b": "192.0.2.10 Allocated (public)", "c": "PoolFull"})
-		time.Sleep(24 * time.Hour) // in fake time
+		pass(24 * time.Hour)
 		api.expect(t, "after a day, since no pool keeps one longer", map[string]string{"c": "192.0.2.11 Allocated (public)"})
 	})
 }
