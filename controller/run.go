@@ -169,7 +169,7 @@ func (p *parts) assemble(ctx context.Context) error {
 		Writer: services, Events: events, Metrics: assign.NewMetrics(registry), Log: p.log, Changed: func() { pools.Wake() },
 	})
 	pools = poolstatus.New(poolstatus.Options{
-		Reader: p.manager.GetCache(), Usage: assigner.Usage, Writer: kube.NewObjectWriter(p.manager.GetClient(), p.lease.Permit),
+		Reader: p.manager.GetCache(), Allocator: assigner, Writer: kube.NewObjectWriter(p.manager.GetClient(), p.lease.Permit),
 		Events: events, Metrics: poolstatus.NewMetrics(registry), Log: p.log, Now: time.Now,
 	})
 	store := compile.NewStore(p.options.class())

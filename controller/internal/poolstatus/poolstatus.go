@@ -1,10 +1,10 @@
-// Package poolstatus writes the status of pools and of advertisements: how many addresses a pool has, how many are
-// assigned and can still be given, and whether each object is used as written. It runs on the leader only.
+// Package poolstatus writes the status of pools, reservations and advertisements: how many addresses a pool has, how many
+// are assigned and can still be given, which are skipped or kept from others, and whether each object is used as written.
+// It runs on the leader only.
 package poolstatus
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,12 +20,21 @@ import (
 	"github.com/berthlb/berth/internal/reason"
 )
 
-// pace is the least time between two writes of one object.
-const pace = time.Second
+// pace is the least time between two writes of one object. A look at everything takes place at most ten times in that,
+// and takes up a tenth of the time at most.
+const (
+	pace     = time.Second
+	lookPace = pace / 10
+	share    = 10
+)
+
+// trust is for how long a status counts as stored that was written and that the cache does not show: it may lag behind.
+const trust = 10 * time.Second
 
 // Writer writes statuses: kube.ObjectWriter.
 type Writer interface {
 	SetPoolStatus(ctx context.Context, pool *v1beta1.IPAddressPool, status v1beta1.IPAddressPoolStatus) error
+	SetReservationStatus(ctx context.Context, reservation *v1beta1.AddressReservation, status v1beta1.AddressReservationStatus) error
 	SetAdvertisementStatus(ctx context.Context, advertisement *v1beta1.L2Advertisement, status v1beta1.L2AdvertisementStatus) error
 }
 
@@ -34,36 +43,42 @@ type Recorder interface {
 	Event(regarding corev1.ObjectReference, action string, said reason.Reason)
 }
 
+// Allocator knows how pools and reservations are used: assign.Assigner. known is false if it does not know the object
+// (yet).
+type Allocator interface {
+	Usage(pool string) (usage ipam.Usage, known bool)
+	Reservation(name string) (problem *reason.Reason, known bool)
+}
+
 // Options are what a Reporter works with.
 type Options struct {
-	// Reader reads pools and advertisements: the informers' cache.
-	Reader client.Reader
-	// Usage counts a pool's addresses; false if the allocator does not know the pool (yet).
-	Usage   func(pool string) (ipam.Usage, bool)
-	Writer  Writer
-	Events  Recorder
-	Metrics *Metrics
-	Log     logr.Logger
-	Now     func() time.Time
+	// Reader reads pools, reservations and advertisements: the informers' cache.
+	Reader    client.Reader
+	Allocator Allocator
+	Writer    Writer
+	Events    Recorder
+	Metrics   *Metrics
+	Log       logr.Logger
+	Now       func() time.Time
 }
 
 // Reporter writes the statuses. Wake may be called by anybody; the rest is Start's own.
 type Reporter struct {
 	Options
 
-	wake           chan struct{} // of one
-	pools          map[types.UID]v1beta1.IPAddressPoolStatus
-	advertisements map[types.UID]v1beta1.L2AdvertisementStatus
+	wake chan struct{} // of one
+	sent map[types.UID]sent
+}
+
+// sent is what was written last of an object, and when.
+type sent struct {
+	status any // without the times of its conditions
+	at     time.Time
 }
 
 // New makes a Reporter; Start runs it.
 func New(options Options) *Reporter {
-	return &Reporter{
-		Options:        options,
-		wake:           make(chan struct{}, 1),
-		pools:          map[types.UID]v1beta1.IPAddressPoolStatus{},
-		advertisements: map[types.UID]v1beta1.L2AdvertisementStatus{},
-	}
+	return &Reporter{Options: options, wake: make(chan struct{}, 1), sent: map[types.UID]sent{}}
 }
 
 // Wake says that something may have changed. It never blocks.
@@ -77,114 +92,87 @@ func (r *Reporter) Wake() {
 // NeedLeaderElection is true: only the process that assigns knows the counts.
 func (r *Reporter) NeedLeaderElection() bool { return true }
 
-// Start looks at everything after each wake, but not before a second has passed since the last time.
+// Start looks at everything after each wake, and when something that was put off is due.
 func (r *Reporter) Start(ctx context.Context) error {
+	due := time.NewTimer(pace)
+	due.Stop() // until something is put off
+	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.wake:
+		case <-due.C:
 		}
-		if err := r.report(ctx); err != nil && ctx.Err() == nil {
+		begun := r.Now()
+		again, err := r.report(ctx)
+		if err != nil && ctx.Err() == nil {
 			r.Log.Info("status not written, trying again", "error", err.Error())
-			r.Wake()
+		}
+		ended := r.Now()
+		if !again.IsZero() {
+			due.Reset(again.Sub(ended))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pace):
+		case <-time.After(min(max(lookPace, share*ended.Sub(begun)), pace)):
 		}
 	}
 }
 
-// report writes each status that is not what it should be. One that cannot be written does not keep the others from it;
-// the first error is returned.
-func (r *Reporter) report(ctx context.Context) error {
-	var pools v1beta1.IPAddressPoolList
-	if err := r.Reader.List(ctx, &pools); err != nil {
-		return fmt.Errorf("list pools: %w", err)
+// report writes each status that is not what it should be, and tells when to look again at what has to wait: the zero time
+// if nothing has. One that cannot be written does not keep the others from it; the first error is returned.
+func (r *Reporter) report(ctx context.Context) (again time.Time, err error) {
+	subjects, err := r.subjects(ctx)
+	if err != nil {
+		return r.Now().Add(pace), err
 	}
-	var advertisements v1beta1.L2AdvertisementList
-	if err := r.Reader.List(ctx, &advertisements); err != nil {
-		return fmt.Errorf("list advertisements: %w", err)
+	kept := make(map[types.UID]sent, len(subjects))
+	for _, s := range subjects {
+		last := r.sent[s.object.GetUID()]
+		due, writeErr := r.settle(ctx, s, &last)
+		if !due.IsZero() && (again.IsZero() || due.Before(again)) {
+			again = due
+		}
+		if writeErr != nil && err == nil {
+			err = writeErr
+		}
+		kept[s.object.GetUID()] = last
 	}
-	first := r.reportPools(ctx, pools.Items)
-	if err := r.reportAdvertisements(ctx, advertisements.Items, pools.Items); err != nil && first == nil {
-		first = err
-	}
-	return first
+	r.sent = kept
+	return again, err
 }
 
-// reportPools writes the pools' statuses. What was written last counts as stored too: the cache may not have it yet.
-func (r *Reporter) reportPools(ctx context.Context, pools []v1beta1.IPAddressPool) error {
-	var first error
-	sent := map[types.UID]v1beta1.IPAddressPoolStatus{}
-	r.Metrics.reset()
-	for i := range pools {
-		pool := &pools[i]
-		usage, known := r.Usage(pool.Name)
-		if !known {
-			continue
-		}
-		r.Metrics.set(pool.Name, usage)
-		last, had := r.pools[pool.UID]
-		wanted := poolStatus(pool, usage, r.Now())
-		if equality.Semantic.DeepEqual(pool.Status, wanted) || (had && samePool(last, wanted)) {
-			sent[pool.UID] = wanted
-			continue
-		}
-		if err := r.Writer.SetPoolStatus(ctx, pool, wanted); err != nil {
-			first = firstOf(first, err)
-			continue
-		}
-		sent[pool.UID] = wanted
-		r.tell("IPAddressPool", pool, pool.Status.Conditions, wanted.Conditions)
+// settle writes the status of one object if it is not what it should be and the last write is long enough ago. due is when
+// to look again, if that is needed.
+func (r *Reporter) settle(ctx context.Context, s subject, last *sent) (due time.Time, err error) {
+	now, wanted := r.Now(), bare(s.wanted)
+	switch {
+	case equality.Semantic.DeepEqual(bare(s.stored), wanted):
+		return time.Time{}, nil
+	case now.Before(last.at.Add(pace)):
+		return last.at.Add(pace), nil
+	case now.Before(last.at.Add(trust)) && equality.Semantic.DeepEqual(last.status, wanted):
+		return last.at.Add(trust), nil
 	}
-	r.pools = sent
-	return first
-}
-
-// reportAdvertisements writes the advertisements' statuses.
-func (r *Reporter) reportAdvertisements(ctx context.Context, advertisements []v1beta1.L2Advertisement, pools []v1beta1.IPAddressPool) error {
-	var first error
-	names := map[string]bool{}
-	for i := range pools {
-		names[pools[i].Name] = true
+	*last = sent{at: now}
+	if err := s.write(ctx); err != nil {
+		return now.Add(pace), err
 	}
-	sent := map[types.UID]v1beta1.L2AdvertisementStatus{}
-	for i := range advertisements {
-		advertisement := &advertisements[i]
-		last, had := r.advertisements[advertisement.UID]
-		wanted := advertisementStatus(advertisement, names, r.Now())
-		if equality.Semantic.DeepEqual(advertisement.Status, wanted) || (had && sameConditions(last.Conditions, wanted.Conditions)) {
-			sent[advertisement.UID] = wanted
-			continue
-		}
-		if err := r.Writer.SetAdvertisementStatus(ctx, advertisement, wanted); err != nil {
-			first = firstOf(first, err)
-			continue
-		}
-		sent[advertisement.UID] = wanted
-		r.tell("L2Advertisement", advertisement, advertisement.Status.Conditions, wanted.Conditions)
-	}
-	r.advertisements = sent
-	return first
+	last.status = wanted
+	r.tell(s)
+	return time.Time{}, nil
 }
 
 // tell records an event where an object begins not to be used as written, or for another reason than before (rule O5).
-func (r *Reporter) tell(kind string, object client.Object, before, now []metav1.Condition) {
-	was, is := meta.FindStatusCondition(before, v1beta1.ConditionReady), meta.FindStatusCondition(now, v1beta1.ConditionReady)
+func (r *Reporter) tell(s subject) {
+	was := meta.FindStatusCondition(conditionsOf(s.stored), v1beta1.ConditionReady)
+	is := meta.FindStatusCondition(conditionsOf(s.wanted), v1beta1.ConditionReady)
 	if is.Status == metav1.ConditionTrue || (was != nil && was.Reason == is.Reason && was.Message == is.Message) {
 		return
 	}
 	r.Events.Event(corev1.ObjectReference{
-		APIVersion: v1beta1.GroupVersion().String(), Kind: kind, Name: object.GetName(), UID: object.GetUID(),
+		APIVersion: v1beta1.GroupVersion().String(), Kind: s.kind, Name: s.object.GetName(), UID: s.object.GetUID(),
 	}, "Check", reason.Reason{Word: reason.Word(is.Reason), Message: is.Message})
-}
-
-func firstOf(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }

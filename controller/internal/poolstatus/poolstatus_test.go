@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +33,10 @@ type world struct {
 
 	mu             sync.Mutex
 	pools          []v1beta1.IPAddressPool
+	reservations   []v1beta1.AddressReservation
 	advertisements []v1beta1.L2Advertisement
 	usage          map[string]ipam.Usage
+	problems       map[string]*reason.Reason // of reservations
 	refuse         bool
 	lag            bool // the cache does not see what is written
 	writes, events []string
@@ -45,6 +49,10 @@ func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.List
 	case *v1beta1.IPAddressPoolList:
 		for i := range w.pools {
 			list.Items = append(list.Items, *w.pools[i].DeepCopy())
+		}
+	case *v1beta1.AddressReservationList:
+		for i := range w.reservations {
+			list.Items = append(list.Items, *w.reservations[i].DeepCopy())
 		}
 	case *v1beta1.L2AdvertisementList:
 		for i := range w.advertisements {
@@ -67,6 +75,34 @@ func (w *world) SetPoolStatus(_ context.Context, pool *v1beta1.IPAddressPool, st
 		}
 	}
 	return nil
+}
+
+func (w *world) SetReservationStatus(_ context.Context, reservation *v1beta1.AddressReservation, status v1beta1.AddressReservationStatus) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes = append(w.writes, reservation.Name+" "+ready(status.Conditions))
+	for i := range w.reservations {
+		if w.reservations[i].Name == reservation.Name {
+			w.reservations[i].Status = status
+		}
+	}
+	return nil
+}
+
+// Usage is what the allocator says of a pool.
+func (w *world) Usage(pool string) (ipam.Usage, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	usage, known := w.usage[pool]
+	return usage, known
+}
+
+// Reservation is what the allocator says of a reservation.
+func (w *world) Reservation(name string) (*reason.Reason, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	problem, known := w.problems[name]
+	return problem, known
 }
 
 func (w *world) SetAdvertisementStatus(_ context.Context, advertisement *v1beta1.L2Advertisement, status v1beta1.L2AdvertisementStatus) error {
@@ -134,17 +170,9 @@ func TestStatusesFollowWhatIsTrue(t *testing.T) {
 		}
 		registry := prometheus.NewRegistry()
 		reporter := poolstatus.New(poolstatus.Options{
-			Reader: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(registry), Log: logr.Discard(), Now: time.Now,
-			Usage: func(pool string) (ipam.Usage, bool) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				usage, known := w.usage[pool]
-				return usage, known
-			},
+			Reader: w, Allocator: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(registry), Log: logr.Discard(), Now: time.Now,
 		})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = reporter.Start(ctx) }()
+		defer run(t, reporter)()
 		expect := func(what string, wantWrites, wantEvents []string) {
 			t.Helper()
 			reporter.Wake()
@@ -179,38 +207,138 @@ func TestStatusesFollowWhatIsTrue(t *testing.T) {
 		overlap := reason.New(reason.Overlaps, "192.0.2.0-192.0.2.3 is also in the older pool old, which keeps it")
 		w.change(func() { usage := used(5); usage.Overlap = overlap; w.usage["public"] = usage })
 		expect("an overlap", []string{"public False Overlaps 5/11/16 "}, []string{"public Overlaps: " + overlap.Message})
-		stop()
-		<-ended
+		if c := meta.FindStatusCondition(w.pools[0].Status.Conditions, v1beta1.ConditionOverlaps); c.Status != metav1.ConditionTrue || c.Message != overlap.Message {
+			t.Errorf("the condition Overlaps is %v", c)
+		}
+		w.change(func() { w.usage["public"] = used(5) })
+		expect("no overlap any more", []string{"public True InUse 5/11/16 "}, nil)
+		if c := meta.FindStatusCondition(w.pools[0].Status.Conditions, v1beta1.ConditionOverlaps); c.Status != metav1.ConditionFalse {
+			t.Errorf("the condition Overlaps is %v", c)
+		}
 	})
 }
 
-// TestAtMostOneWriteASecond: a thousand changes within a second are one or two writes.
+// run runs a reporter until the function that it returns is called.
+func run(t *testing.T, reporter *poolstatus.Reporter) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = reporter.Start(ctx) }()
+	return func() { cancel(); <-ended }
+}
+
+func TestReservationsSayWhetherTheyAreUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{reservations: []v1beta1.AddressReservation{*lbtest.ReservationObject("dns", "infra/dns", "192.0.2.53")}}
+		reporter := poolstatus.New(poolstatus.Options{
+			Reader: w, Allocator: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(prometheus.NewRegistry()), Log: logr.Discard(), Now: time.Now,
+		})
+		defer run(t, reporter)()
+		expect := func(what string, wantWrites, wantEvents []string) {
+			t.Helper()
+			reporter.Wake()
+			time.Sleep(2 * time.Second) // in fake time
+			writes, events := w.take()
+			if diff := cmp.Diff([][]string{wantWrites, wantEvents}, [][]string{writes, events}); diff != "" {
+				t.Errorf("%s: writes and events differ (-want +got):\n%s", what, diff)
+			}
+		}
+		expect("not known yet", nil, nil)
+		w.change(func() { w.problems = map[string]*reason.Reason{"dns": nil} })
+		expect("used as written", []string{"dns True InUse"}, nil)
+		taken := reason.New(reason.AddressInUse, "192.0.2.53 is held by Service shop/web, which keeps it")
+		w.change(func() { w.problems["dns"] = taken })
+		expect("held by another", []string{"dns False AddressInUse"}, []string{"dns AddressInUse: " + taken.Message})
+		expect("nothing has changed", nil, nil)
+	})
+}
+
+// TestListsOfAPool: what is skipped and what cools down is shown, in the form that a controller that starts reads back.
+func TestListsOfAPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{pools: []v1beta1.IPAddressPool{*lbtest.PoolObject("public", "192.0.0.0/16")}, usage: map[string]ipam.Usage{}}
+		until := time.Now().Add(time.Minute + time.Millisecond)
+		usage := used(3)
+		usage.Skipped = []ipam.Skipped{
+			{Range: netipx.MustParseIPRange("192.0.2.1-192.0.2.1"), Why: "the default gateway of node n1"},
+			{Range: netipx.MustParseIPRange("192.0.2.8-192.0.2.9"), Why: "in 192.0.2.8/31, which is for the pods of node n1"},
+		}
+		usage.SkippedMore = true
+		address := lbtest.Addr("192.0.4.0")
+		for i := range 1025 { // the first is the first to be free again
+			usage.Cooling = append(usage.Cooling, ipam.Cooling{
+				Address: address, Service: lbtest.ParseName("shop/web"), Until: until.Add(time.Duration(i) * time.Second),
+			})
+			address = address.Next()
+		}
+		w.usage["public"] = usage
+		reporter := poolstatus.New(poolstatus.Options{
+			Reader: w, Allocator: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(prometheus.NewRegistry()), Log: logr.Discard(), Now: time.Now,
+		})
+		defer run(t, reporter)()
+		reporter.Wake()
+		synctest.Wait()
+		status := w.pools[0].Status
+		if diff := cmp.Diff([]v1beta1.SkippedAddresses{
+			{Addresses: "192.0.2.1", Why: "the default gateway of node n1"},
+			{Addresses: "192.0.2.8-192.0.2.9", Why: "in 192.0.2.8/31, which is for the pods of node n1"},
+		}, status.Skipped); diff != "" || !status.MoreSkipped {
+			t.Errorf("skipped differs (-want +got):\n%s; others: %v", diff, status.MoreSkipped)
+		}
+		first := v1beta1.QuarantinedAddress{
+			Address: "192.0.4.1", Service: "shop/web", Until: metav1.NewTime(until.Add(time.Second).Truncate(time.Second).Add(time.Second)),
+		}
+		if len(status.Quarantine) != 1024 || !cmp.Equal(status.Quarantine[0], first) {
+			t.Errorf("%d in quarantine, the first is %v, want %v", len(status.Quarantine), status.Quarantine[0], first)
+		}
+	})
+}
+
+// TestAtMostOneWriteASecond: a first change is written at once, of a thousand within a second one, the last is not lost, and
+// no pool waits for another.
 func TestAtMostOneWriteASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{pools: []v1beta1.IPAddressPool{*lbtest.PoolObject("public", "192.0.2.0/28")}}
-		assigned := int64(0)
+		w := &world{
+			pools: []v1beta1.IPAddressPool{*lbtest.PoolObject("busy", "192.0.2.0/28"), *lbtest.PoolObject("quiet", "198.51.100.0/28")},
+			usage: map[string]ipam.Usage{"busy": used(0), "quiet": used(0)},
+		}
 		reporter := poolstatus.New(poolstatus.Options{
-			Reader: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(prometheus.NewRegistry()), Log: logr.Discard(), Now: time.Now,
-			Usage: func(string) (ipam.Usage, bool) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				return used(assigned), true
-			},
+			Reader: w, Allocator: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(prometheus.NewRegistry()), Log: logr.Discard(), Now: time.Now,
 		})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = reporter.Start(ctx) }()
-		for range 1000 {
-			w.change(func() { assigned++ })
+		defer run(t, reporter)()
+		reporter.Wake()
+		time.Sleep(5 * time.Second) // in fake time
+		w.take()
+		busy, quiet := 0, 0
+		for i := range int64(990) { // ends before the third second does
+			w.change(func() { w.usage["busy"] = used(i + 1) })
+			if i == 500 {
+				w.change(func() { w.usage["quiet"] = used(7) })
+			}
 			reporter.Wake()
 			time.Sleep(3 * time.Millisecond) // in fake time
+			writes, _ := w.take()
+			for _, write := range writes {
+				if strings.HasPrefix(write, "busy") {
+					busy++
+				} else if quiet++; i > 540 { // one look later
+					t.Errorf("the quiet pool's only change is written %d ms after it", 3*(i-500))
+				}
+			}
+			if i == 0 && busy != 1 {
+				t.Error("the first change is not written at once")
+			}
 		}
-		if writes, _ := w.take(); len(writes) < 2 || len(writes) > 4 {
-			t.Errorf("%d writes in 3 s", len(writes))
+		if busy != 3 || quiet != 1 {
+			t.Errorf("%d writes in 3 s, and %d of one change", busy, quiet)
 		}
-		stop()
-		<-ended
+		time.Sleep(2 * time.Second) // in fake time
+		if writes, _ := w.take(); len(writes) != 1 || !strings.Contains(writes[0], " 990/") {
+			t.Errorf("the last change is written as %v", writes)
+		}
 	})
 }
 
