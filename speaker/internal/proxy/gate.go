@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -131,17 +132,23 @@ func (g *Gate) Run(ctx context.Context, wake func()) error {
 	}
 }
 
+// question is an item that waits, as it is asked about.
+type question struct {
+	Item
+	asked bool // somebody has answered about it before
+}
+
 // waiting are the items that are not open.
-func (g *Gate) waiting() []Item {
+func (g *Gate) waiting() []question {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var items []Item
+	var list []question
 	for _, w := range g.waits {
 		if !w.open {
-			items = append(items, w.item)
+			list = append(list, question{Item: w.item, asked: w.asked})
 		}
 	}
-	return items
+	return list
 }
 
 // openLate opens what has waited for long enough without kube-proxy's word. It returns true if something opened.
@@ -191,17 +198,36 @@ type answers struct {
 	health map[string]int // HTTP status by key, of the health check ports that answered
 }
 
-// ask asks about the items that wait.
-func (g *Gate) ask(ctx context.Context, items []Item) answers {
-	a := answers{at: time.Now(), health: map[string]int{}}
+// ask asks about what waits. kube-proxy's metrics, which are long, are asked for only where they tell something: what a
+// sync has done, and whether there is a kube-proxy behind a port that does not answer.
+func (g *Gate) ask(ctx context.Context, list []question) answers {
+	a := answers{at: time.Now()}
+	bySyncs := func(q question) bool { return !q.byHealth() }
+	if slices.ContainsFunc(list, bySyncs) {
+		g.askMetrics(ctx, &a)
+	}
+	a.health = g.askPorts(ctx, list)
+	inDoubt := func(q question) bool { _, answered := a.health[q.Key]; return q.byHealth() && !answered && !q.asked }
+	if !a.proxy && slices.ContainsFunc(list, inDoubt) {
+		g.askMetrics(ctx, &a)
+	}
+	return a
+}
+
+func (g *Gate) askMetrics(ctx context.Context, a *answers) {
 	status, err := g.options.get(ctx, g.options.Metrics, func(body io.Reader) { a.syncs = readSyncs(body) })
 	a.proxy = err == nil && status == http.StatusOK
+}
+
+// askPorts asks the health check ports of items, a few at a time, and answers the HTTP status by key of those that answer.
+func (g *Gate) askPorts(ctx context.Context, list []question) map[string]int {
 	var (
-		mu     sync.Mutex // guards a.health
+		mu     sync.Mutex // guards health
+		health = map[string]int{}
 		asking sync.WaitGroup
 		turns  = make(chan struct{}, asksAtOnce)
 	)
-	for _, item := range items {
+	for _, item := range list {
 		if !item.byHealth() {
 			continue
 		}
@@ -212,10 +238,10 @@ func (g *Gate) ask(ctx context.Context, items []Item) answers {
 			if status, err := g.options.get(ctx, url, nil); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				a.health[item.Key] = status
+				health[item.Key] = status
 			}
 		})
 	}
 	asking.Wait()
-	return a
+	return health
 }

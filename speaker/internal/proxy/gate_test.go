@@ -243,6 +243,9 @@ func TestManyItemsAreAskedAboutInTurn(t *testing.T) {
 		if len(b.woken) > 3 {
 			t.Errorf("woken %d times for items that opened together", len(b.woken))
 		}
+		if b.asked["127.0.0.1:10249/metrics"] > 0 {
+			t.Error("kube-proxy's metrics were asked for, and have nothing to tell")
+		}
 		if asked := b.total(); asked > 210 {
 			t.Errorf("asked %d times for 200 items", asked)
 		}
