@@ -67,6 +67,7 @@ type speaker struct {
 
 	ready      metav1.ConditionStatus // as last reported; owned by the loop
 	readySince metav1.Time
+	gateways   gateways // owned by the loop
 }
 
 // run is the speaker's life: from the API server's answer to the end of ctx.
@@ -173,6 +174,7 @@ func (s *speaker) assemble(id identity) error {
 		node: s.options.node, ring: s.ring, links: s.links, denied: s.denied.Load, proxy: s.watcher, fresh: s.fresh,
 		directory: s.directory,
 	}
+	s.gateways = gateways{list: wire.Gateways, log: s.log}
 	s.reporter = report.New(&kube.SpeakerWriter{Client: s.client, Node: s.options.node}, s.log)
 	s.loop = agent.New(agent.Options{
 		Node: s.options.node, Store: s.store, Facts: s.facts.now, Now: time.Now, Ready: s.mayAnnounce,
