@@ -54,7 +54,7 @@ func (a *Assigner) setAlarm() {
 func (a *Assigner) coolings(ctx context.Context) ([]ipam.Cooling, error) {
 	pools, err := a.Pools.Pools(ctx)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what was to be read
+		return nil, err
 	}
 	var all []ipam.Cooling
 	for i := range pools {

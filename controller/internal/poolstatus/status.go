@@ -119,7 +119,7 @@ type stamp struct {
 }
 
 // condition makes a condition.
-func (s stamp) condition(kind string, is bool, why *reason.Reason) metav1.Condition { //nolint:revive // the value it has
+func (s stamp) condition(kind string, is bool, why *reason.Reason) metav1.Condition {
 	condition := metav1.Condition{
 		Type: kind, Status: metav1.ConditionFalse, Reason: string(why.Word), Message: why.Message,
 		ObservedGeneration: s.generation, LastTransitionTime: metav1.NewTime(s.now).Rfc3339Copy(),
