@@ -28,7 +28,7 @@ func (l *Ledger) compose(service *cluster.Service, answers []answer, lost []loss
 			outside = append(outside, a.chosen.address.String())
 		}
 	}
-	if consents(service) && len(decision.Addresses) > 0 && !slices.ContainsFunc(answers, answer.unmoved) {
+	if consents(service) && len(decision.Addresses) > 0 && !slices.ContainsFunc(answers, func(a answer) bool { return a.unmoved() }) {
 		decision.Renumbered = service.Renumber
 	}
 	decision.Complete = len(refusals) == 0 || partly(service, &decision)
@@ -44,7 +44,7 @@ func (l *Ledger) compose(service *cluster.Service, answers []answer, lost []loss
 }
 
 // unmoved is true if the owner consents to another address and it could not be had.
-func (a answer) unmoved() bool { return a.moving && (a.refusal != nil || a.stays) }
+func (a *answer) unmoved() bool { return a.moving && (a.refusal != nil || a.stays) }
 
 // partly is true if the Service wants no more than could be had: as many families as there are (rule A2).
 func partly(service *cluster.Service, decision *Decision) bool {

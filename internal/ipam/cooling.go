@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -56,18 +57,11 @@ func (c *cooling) remove(address netip.Addr) {
 
 // clone is a copy that can be changed.
 func (c *cooling) clone() cooling {
-	copied := cooling{
-		byAddress: make(map[netip.Addr]Cooling, len(c.byAddress)),
-		byService: make(map[cluster.Name][]netip.Addr, len(c.byService)),
+	return cooling{
+		byAddress: maps.Clone(c.byAddress),
+		byService: maps.Clone(c.byService), // the lists themselves are never changed
 		byEnd:     c.byEnd.Clone(),
 	}
-	for address, one := range c.byAddress {
-		copied.byAddress[address] = one
-	}
-	for name, addresses := range c.byService { // the lists themselves are never changed
-		copied.byService[name] = addresses
-	}
-	return copied
 }
 
 // AdoptCooling takes over what the pools' statuses say is cooling down, before Adopt.
@@ -84,8 +78,8 @@ func (l *Ledger) Tick(now time.Time) []cluster.Name {
 	l.now = now
 	wakes := woken{}
 	for {
-		first, any := l.cooling.byEnd.Min()
-		if !any || first.Until.After(now) {
+		first, cools := l.cooling.byEnd.Min()
+		if !cools || first.Until.After(now) {
 			return wakes.names()
 		}
 		l.cooling.remove(first.Address)
@@ -96,8 +90,8 @@ func (l *Ledger) Tick(now time.Time) []cluster.Name {
 
 // NextExpiry is when the next address has cooled down; false if none is cooling.
 func (l *Ledger) NextExpiry() (time.Time, bool) {
-	first, any := l.cooling.byEnd.Min()
-	return first.Until, any
+	first, cools := l.cooling.byEnd.Min()
+	return first.Until, cools
 }
 
 // cool keeps a freed address from others if its pool says so.

@@ -206,7 +206,8 @@ func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool 
 
 func (l *Ledger) refuseReserved(service *cluster.Service, address netip.Addr) *reason.Reason {
 	if corner := l.pools.at(address).corner; corner != nil && corner.reservation.Service != service.Name {
-		return reason.New(reason.Reserved, "%s is reserved for Service %s by AddressReservation %s", address, corner.reservation.Service, corner.reservation.Name)
+		return reason.New(reason.Reserved, "%s is reserved for Service %s by AddressReservation %s",
+			address, corner.reservation.Service, corner.reservation.Name)
 	}
 	return nil
 }
@@ -314,10 +315,13 @@ func (l *Ledger) takeFrom(service *cluster.Service, a *answer, candidates []*poo
 	if service.SharingKey != "" {
 		waits = append(waits, waitKey{sharingKey: service.SharingKey})
 	}
-	a.keep(nothingLeft(candidates, a.family), waits...)
-	if a.also = over; len(over) == len(candidates) {
-		a.refusal, a.also = over[0], append(over, a.refusal)
+	why := nothingLeft(candidates, a.family)
+	if len(over) == len(candidates) {
+		a.keep(over[0], waits...)
+	} else {
+		a.keep(why, waits...)
 	}
+	a.also = append(over, why) //nolint:gocritic // over is not used again
 }
 
 // nothingLeft is the reason that pools have no address left, in a wording that stays true whichever of them are full and

@@ -267,16 +267,13 @@ func (l *Ledger) inviteTo(current holders, wakes woken) {
 // giveWay makes what the Service has in its status, and cannot have together with others any more, something that it
 // merely still has: were the write refused, it would not be its own again.
 func (l *Ledger) giveWay(e *entry) {
-	for i := len(e.stored) - 1; i >= 0; i-- {
-		address := e.stored[i].address
-		if contains(e.wanted, address) || l.rival(e.service, address) == nil {
-			continue
-		}
-		e.stored = slices.Delete(slices.Clone(e.stored), i, i+1)
-		if !slices.Contains(e.maybe, address) {
-			e.maybe = append(slices.Clip(e.maybe), address)
+	lost := func(one held) bool { return !contains(e.wanted, one.address) && l.rival(e.service, one.address) != nil }
+	for _, one := range e.stored {
+		if lost(one) && !slices.Contains(e.maybe, one.address) {
+			e.maybe = append(slices.Clip(e.maybe), one.address)
 		}
 	}
+	e.stored = slices.DeleteFunc(slices.Clone(e.stored), lost)
 }
 
 // sameSelf is true if two states of a Service are of one object and have the same own addresses.

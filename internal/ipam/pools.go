@@ -209,7 +209,7 @@ func (p *pools) clone() pools {
 	for name, corners := range p.corners {
 		for _, c := range corners {
 			twin := *c
-			twin.stock, twin.pool = c.stock.clone(), copied.byName[c.pool.Name]
+			twin.stock, twin.pool = c.clone(), copied.byName[c.pool.Name]
 			fresh[c] = &twin
 			copied.corners[name] = append(copied.corners[name], &twin)
 		}

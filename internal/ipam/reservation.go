@@ -104,8 +104,9 @@ func (l *Ledger) fromReservation(service *cluster.Service, a *answer) bool {
 	if l.fromCooling(service, a, true) {
 		return true
 	}
-	a.keep(reason.New(reason.AddressInUse, "no %s address of reservation %s, which is for this Service, is free", a.family, strings.Join(slices.Compact(names), ", ")),
-		waitKey{reservedFor: service.Name})
+	why := reason.New(reason.AddressInUse, "no %s address of reservation %s, which is for this Service, is free",
+		a.family, strings.Join(slices.Compact(names), ", "))
+	a.keep(why, waitKey{reservedFor: service.Name})
 	return true
 }
 

@@ -17,10 +17,8 @@ func together(a, b *cluster.Service) bool {
 		return false
 	}
 	for _, p := range a.Ports {
-		for _, q := range b.Ports {
-			if p == q {
-				return false
-			}
+		if slices.Contains(b.Ports, p) {
+			return false
 		}
 	}
 	return a.Policy == cluster.PolicyCluster || a.Selector == b.Selector
