@@ -44,7 +44,9 @@ func parseBench(name string, args []string) (measure, error) {
 	case "first-answer":
 		return parseFirstAnswer(flags, args)
 	case "allocate":
-		return parseAllocate(flags, args)
+		return parseServices(flags, args, bench.Allocate)
+	case "restart":
+		return parseServices(flags, args, bench.Restart)
 	case "plan-cpu":
 		return parsePlanCPU(flags, args)
 	default:
@@ -97,8 +99,9 @@ func parseFirstAnswer(flags *flag.FlagSet, args []string) (measure, error) {
 	}, nil
 }
 
-func parseAllocate(flags *flag.FlagSet, args []string) (measure, error) {
-	services := flags.Int("services", 1000, "how many Services wait for the controller")
+// parseServices reads how many Services a benchmark of the controller is to have.
+func parseServices(flags *flag.FlagSet, args []string, run func(context.Context, bench.Options, int) error) (measure, error) {
+	services := flags.Int("services", 1000, "how many Services there are")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -107,7 +110,7 @@ func parseAllocate(flags *flag.FlagSet, args []string) (measure, error) {
 		return nil, fmt.Errorf("there must be 1 to %d Services", most)
 	}
 	return func(ctx context.Context, options bench.Options) error {
-		return bench.Allocate(ctx, options, *services)
+		return run(ctx, options, *services)
 	}, nil
 }
 

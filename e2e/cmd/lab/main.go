@@ -20,11 +20,12 @@ import (
 )
 
 const usage = `usage: lab build
-       lab shell [-nodes N] [-proxy nftables|iptables] [-berth] [COMMAND...]
+       lab shell [-nodes N] [-proxy nftables|iptables] [-berth] [-containers] [COMMAND...]
        lab demo
        lab bench failover-node [-nodes N] [-addresses N] [-trials N] [-cause cut|link]
        lab bench first-answer [-nodes N] [-trials N]
        lab bench allocate [-services N]
+       lab bench restart [-services N]
        lab bench plan-cpu [-speakers N] [-nodes N] [-services N] [-rate N] [-for DURATION]
 `
 
