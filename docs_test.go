@@ -20,7 +20,7 @@ import (
 	"github.com/berthlb/berth/internal/election"
 )
 
-var update = flag.Bool("update", false, "write the lines of docs/faults.md that say which tests name a fault")
+var update = flag.Bool("update", false, "write what is generated in docs: the lines of faults.md that say which tests name a fault, and pages of reference")
 
 // TestLinks checks that every relative link of a page leads to a file of the repository, and its anchor to a heading.
 func TestLinks(t *testing.T) {
@@ -294,6 +294,8 @@ func objectOf(manifest string) (any, bool) {
 		return nil, false
 	case match[1] == "IPAddressPool":
 		return &v1beta1.IPAddressPool{}, true
+	case match[1] == "AddressReservation":
+		return &v1beta1.AddressReservation{}, true
 	case match[1] == "L2Advertisement":
 		return &v1beta1.L2Advertisement{}, true
 	default:
