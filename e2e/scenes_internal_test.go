@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -17,7 +18,8 @@ import (
 )
 
 const (
-	refusedVar = "BERTH_LAB_REFUSED" // carries into the sandbox how the rung was chosen, as one sentence
+	kubeletVar = "BERTH_LAB_NO_KUBELET" // carries into the sandbox why there are no nodes with a kubelet
+	refusedVar = "BERTH_LAB_REFUSED"    // carries into the sandbox how the rung was chosen, as one sentence
 	// quietAtOnce is how many scenes share the quiet lab at a time.
 	quietAtOnce = 3
 )
@@ -48,7 +50,8 @@ func runOutside() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	choice, err := sandbox.Choose()
+	top, noKubelet := wantedRung(files)
+	choice, err := sandbox.Choose(top)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +60,14 @@ func runOutside() (int, error) {
 		fmt.Printf("ran 0, skipped %d (%s)\n", len(files), choice)
 		return 0, nil
 	}
-	programs, err := lab.Build(context.Background(), os.Stdout, needed(files)...)
+	if noKubelet == "" && choice.Rung != sandbox.RungA {
+		noKubelet = "nodes with a kubelet need rung A: " + choice.String()
+	}
+	ctx := context.Background()
+	programs, err := lab.Build(ctx, os.Stdout, needed(files)...)
+	if err == nil && noKubelet == "" {
+		programs, err = lab.BuildContainers(ctx, os.Stdout, programs)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -67,8 +77,24 @@ func runOutside() (int, error) {
 	}
 	return sandbox.Run(sandbox.Config{
 		Rung: choice.Rung, Cache: cache,
-		Env: append(programs.Environment(), refusedVar+"="+choice.String(), "BERTH_CACHE="+cache),
+		Env: append(programs.Environment(), refusedVar+"="+choice.String(), kubeletVar+"="+noKubelet, "BERTH_CACHE="+cache),
 	})
+}
+
+// wantedRung answers the best rung that the scenes make use of and, if that is not the one of nodes with a kubelet, why
+// not. Those take minutes more to build and to run, so that they are run only where SCENE asks for some.
+func wantedRung(files []scene.File) (top sandbox.Rung, noKubelet string) {
+	wanted := slices.ContainsFunc(files, func(file scene.File) bool { return file.Header.Kubelet })
+	switch {
+	case !wanted:
+		return sandbox.RungB, "no scene wants nodes with a kubelet"
+	case os.Getenv("SCENE") == "":
+		return sandbox.RungB, "nodes with a kubelet: make test-more has them"
+	}
+	if sentence := lab.LacksForContainers(context.Background()); sentence != "" {
+		return sandbox.RungB, sentence
+	}
+	return sandbox.RungA, ""
 }
 
 // needed answers Berth's programs if one of the scenes uses them.
@@ -98,6 +124,7 @@ func runInside(m *testing.M) (int, error) {
 		return 0, err
 	}
 	runner = scene.NewRunner(programs, filepath.Join(cache, "failed"), os.Stdout)
+	runner.WithoutKubelet(os.Getenv(kubeletVar))
 	code := m.Run()
 	account := runner.Account()
 	allowed, err := scene.Allowed("skips.txt")

@@ -23,8 +23,10 @@ const nodes = 3
 // Options say what to show, and where.
 type Options struct {
 	Programs lab.Programs
-	Out      io.Writer
-	Failed   string // folder that the logs go to if a step was not seen to work
+	// Containers shows it on nodes with a kubelet and containers, with Berth installed by its chart.
+	Containers bool
+	Out        io.Writer
+	Failed     string // folder that the logs go to if a step was not seen to work
 }
 
 // demo is one showing. Its steps run one after another.

@@ -23,11 +23,7 @@ func (d *demo) steps() []step {
 			"Beside them on the same Ethernet stands a client, 172.30.0.100, that is no part of the cluster.",
 			d.startCluster,
 		},
-		{
-			"Install Berth",
-			"A controller gives out addresses. On each node a speaker answers the network's questions for them.",
-			d.installBerth,
-		},
+		d.install(),
 		{
 			"Say which addresses may be given (kubectl apply -f pool.yaml)",
 			"An IPAddressPool lists them. An L2Advertisement says that nodes shall answer for them on their Ethernet.",
@@ -61,8 +57,20 @@ func (d *demo) steps() []step {
 	}
 }
 
+// install is how Berth comes to the nodes there are.
+func (d *demo) install() step {
+	const what = "\nA controller gives out addresses. On each node a speaker answers the network's questions for them."
+	if d.options.Containers {
+		return step{
+			"Install Berth (helm install berth charts/berth --namespace berth-system --wait)",
+			"The images are those of make image, loaded into each node: there is no registry here." + what, d.installBerth,
+		}
+	}
+	return step{"Install Berth", strings.TrimSpace(what), d.installBerth}
+}
+
 func (d *demo) startCluster(ctx context.Context) (string, error) {
-	l, err := lab.Start(ctx, lab.Options{Nodes: nodes, Programs: d.options.Programs})
+	l, err := lab.Start(ctx, lab.Options{Nodes: nodes, Programs: d.options.Programs, Containers: d.options.Containers})
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +92,15 @@ func (d *demo) startCluster(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Kubernetes %s, nodes %s Ready.", version, strings.Join(ready, ", ")), nil
+	return fmt.Sprintf("Kubernetes %s, nodes %s Ready (%s).", version, strings.Join(ready, ", "), kindOf(&list.Items[0])), nil
+}
+
+// kindOf says what kind of node it is: a bare one has nothing that runs containers.
+func kindOf(node *corev1.Node) string {
+	if runtime := node.Status.NodeInfo.ContainerRuntimeVersion; runtime != "" {
+		return "kubelet " + node.Status.NodeInfo.KubeletVersion + ", " + runtime
+	}
+	return "bare nodes: pods are processes"
 }
 
 func isReady(node *corev1.Node) bool {
@@ -96,7 +112,7 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// installBerth needs no look of its own: StartBerth waits until each process says that it is ready.
+// installBerth needs no look of its own: StartBerth waits until each process, or helm each pod, says that it is ready.
 func (d *demo) installBerth(ctx context.Context) (string, error) {
 	if err := d.lab.StartBerth(ctx); err != nil {
 		return "", err

@@ -119,6 +119,12 @@ func (l *Lab) makeCertificates() error {
 	if err != nil {
 		return err
 	}
+	err = authority.IssueFiles("kubelet-client", pki.Subject{
+		CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"},
+	})
+	if err != nil {
+		return err
+	}
 	for name, subject := range map[string]pki.Subject{
 		"admin":      {CommonName: "admin", Organizations: []string{"system:masters"}},
 		"manager":    {CommonName: "system:kube-controller-manager"},
@@ -181,6 +187,9 @@ func (l *Lab) StartAPIServer(ctx context.Context) error {
 		"--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-cluster-ip-range", serviceCIDRs, "--authorization-mode", "Node,RBAC",
 		"--enable-admission-plugins", "NodeRestriction", "--allow-privileged=true",
+		// How it reaches kubelets, for kubectl logs and exec.
+		"--kubelet-client-certificate", l.authority.Path("kubelet-client.crt"),
+		"--kubelet-client-key", l.authority.Path("kubelet-client.key"), "--kubelet-preferred-address-types", "InternalIP",
 		"--audit-policy-file", policy, "--audit-log-path", l.auditLog())
 	if err != nil {
 		return err

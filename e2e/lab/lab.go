@@ -1,5 +1,5 @@
 // Package lab is a real Kubernetes cluster in network namespaces: etcd, API server, controller manager and scheduler in
-// one, a bare node in each of several others, and a client beside them on the same Ethernet segment. It must run inside
+// one, a node in each of several others, bare or with a real kubelet, and a client beside them on the same Ethernet segment. It must run inside
 // a sandbox (package sandbox), which is what cleans up after it.
 package lab
 
@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berthlb/berth/e2e/lab/fabric"
+	"github.com/berthlb/berth/e2e/lab/machine"
 	"github.com/berthlb/berth/e2e/lab/pki"
 	"github.com/berthlb/berth/e2e/lab/process"
 	"github.com/berthlb/berth/e2e/lab/program"
@@ -31,6 +32,7 @@ import (
 // thing in main, or in TestMain.
 func Dispatch() {
 	sandbox.Dispatch()
+	machine.Dispatch()
 	program.Dispatch()
 }
 
@@ -57,7 +59,12 @@ type Options struct {
 	Nodes    int
 	Proxy    ProxyMode // nftables if empty
 	Programs Programs
-	Log      *slog.Logger // a file beside the other logs if nil
+	// Containers gives the nodes a real kubelet and containers, which takes rung A and the programs for it. Berth is then
+	// installed by its chart.
+	Containers bool
+	// Plain makes such nodes do without an overlay of file systems and without /dev/kmsg, which some machines refuse.
+	Plain bool
+	Log   *slog.Logger // a file beside the other logs if nil
 }
 
 // Lab is a running cluster. Its methods may be called from any goroutine.

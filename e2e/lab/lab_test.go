@@ -33,7 +33,7 @@ func outside() (int, error) {
 	if err := sandbox.FollowParent(); err != nil {
 		return 0, err
 	}
-	choice, err := sandbox.Choose()
+	choice, err := sandbox.Choose(sandbox.RungB)
 	if err != nil {
 		return 0, err
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/berthlb/berth/e2e/lab/process"
 )
 
-// Node is a bare node: a host with kube-proxy, a kubelet of the lab's own, the processes of its pods, and Berth's
-// speaker if a scene starts it.
+// Node is a host with kube-proxy. A bare one has a kubelet of the lab's own, the processes of its pods, and Berth's
+// speaker if a scene starts it; the other kind is a machine with a real kubelet and containers (package machine).
 type Node struct {
 	Name  string
 	lab   *Lab
@@ -31,9 +31,9 @@ type Node struct {
 
 	mu      sync.Mutex // guards all below; held through every change of the node's condition
 	host    *fabric.Host
-	set     *process.Set // every process of the node
-	kubelet *kubelet.Kubelet
-	dialer  *connrotation.Dialer // the kubelet's connections
+	set     *process.Set         // every process of the node
+	kubelet *kubelet.Kubelet     // nil on a node with containers
+	dialer  *connrotation.Dialer // the bare node's kubelet's connections
 	stop    func()               // ends the kubelet and waits for it; nil while the node has no power
 	speaker *process.Process
 	wishes  map[types.NamespacedName]kubelet.Readiness
@@ -91,9 +91,20 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.lab.routePods(n.host); err != nil {
 		return err
 	}
+	if n.lab.options.Containers {
+		return n.bootMachine(ctx)
+	}
 	if err := n.startKubelet(ctx); err != nil {
 		return err
 	}
+	if err := n.startProxy(ctx); err != nil {
+		return err
+	}
+	return poll(ctx, askEvery, startLimit, n.ready)
+}
+
+// startProxy starts kube-proxy and waits until it serves.
+func (n *Node) startProxy(ctx context.Context) error {
 	proxy, err := n.lab.run(n.set, n.host.Space, "kube-proxy-"+n.Name, "kube-proxy",
 		"--kubeconfig", n.lab.Kubeconfig("kube-proxy"), "--hostname-override", n.Name,
 		"--proxy-mode", string(n.lab.options.Proxy), "--cluster-cidr", clusterCIDRs,
@@ -103,13 +114,10 @@ func (n *Node) boot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.lab.await(ctx, proxy, func(ctx context.Context) error {
+	return n.lab.await(ctx, proxy, func(ctx context.Context) error {
 		_, err := Get(ctx, n.host.Space, "http://127.0.0.1:10256/livez")
 		return err
-	}); err != nil {
-		return err
-	}
-	return poll(ctx, askEvery, startLimit, n.ready)
+	})
 }
 
 func (n *Node) startKubelet(ctx context.Context) error {
@@ -213,8 +221,16 @@ func (n *Node) Restore(ctx context.Context) error {
 	if err := n.host.SetPort(fabric.Up); err != nil {
 		return err
 	}
-	n.dialer.CloseAll()
+	n.forgetConnections()
 	return nil
+}
+
+// forgetConnections ends those that a bare node's kubelet had before its link came back: they would wait for the kernel's
+// next attempt.
+func (n *Node) forgetConnections() {
+	if n.dialer != nil {
+		n.dialer.CloseAll()
+	}
 }
 
 // LinkDown lowers the node's own end of its link, as its administrator would.
@@ -233,7 +249,7 @@ func (n *Node) setLink(state fabric.State) error {
 		return err
 	}
 	if state == fabric.Up {
-		n.dialer.CloseAll()
+		n.forgetConnections()
 	}
 	return nil
 }
@@ -242,6 +258,9 @@ func (n *Node) setLink(state fabric.State) error {
 func (n *Node) Freeze() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.kubelet == nil {
+		return errContainers
+	}
 	n.kubelet.Freeze()
 	return n.set.Signal(syscall.SIGSTOP)
 }
@@ -250,6 +269,9 @@ func (n *Node) Freeze() error {
 func (n *Node) Thaw() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.kubelet == nil {
+		return errContainers
+	}
 	n.kubelet.Thaw()
 	return n.set.Signal(syscall.SIGCONT)
 }
@@ -274,13 +296,17 @@ func (n *Node) Exec(ctx context.Context, argv ...string) (string, error) {
 }
 
 // SetPodReady overrides the readiness of a pod on whichever node runs it.
-func (l *Lab) SetPodReady(pod types.NamespacedName, readiness kubelet.Readiness) {
+func (l *Lab) SetPodReady(pod types.NamespacedName, readiness kubelet.Readiness) error {
+	if l.options.Containers {
+		return errContainers
+	}
 	for _, n := range l.nodes {
 		n.mu.Lock()
 		n.wishes[pod] = readiness
 		n.kubelet.SetReady(pod, readiness)
 		n.mu.Unlock()
 	}
+	return nil
 }
 
 const stopGrace = 10 * time.Second

@@ -17,11 +17,19 @@ import (
 type Programs struct {
 	Cluster string            // folder with etcd and Kubernetes
 	Berth   map[string]string // path of each of Berth's programs that exists
+
+	// Of nodes with containers; empty if none are wanted.
+	Node   string // folder with containerd, runc and network plugins
+	Images string // folder with image tarballs
+	Helm   string // the program
 }
 
 const (
 	clusterVar = "BERTH_LAB_CLUSTER"
 	berthVar   = "BERTH_LAB_PROGRAMS"
+	nodeVar    = "BERTH_LAB_NODE"
+	imagesVar  = "BERTH_LAB_IMAGES"
+	helmVar    = "BERTH_LAB_HELM"
 )
 
 // Build makes the cluster's programs, unless the cache has them, and Berth's of the given names.
@@ -37,18 +45,49 @@ func Build(ctx context.Context, out io.Writer, names ...string) (Programs, error
 	return Programs{Cluster: cluster, Berth: berth}, nil
 }
 
+// BuildContainers answers the programs with what nodes with containers need besides.
+func BuildContainers(ctx context.Context, out io.Writer, p Programs) (_ Programs, err error) {
+	if p.Node, err = build.Node(ctx, out); err != nil {
+		return Programs{}, err
+	}
+	if p.Helm, err = build.Helm(ctx, out); err != nil {
+		return Programs{}, err
+	}
+	p.Images, err = build.Images(ctx, out, p.Berth)
+	return p, err
+}
+
+// ContainersAreBuilt tells whether the cache has what takes long to build of what nodes with containers need.
+func ContainersAreBuilt(ctx context.Context) bool {
+	return build.NodeIsBuilt(ctx) && build.HelmIsBuilt(ctx)
+}
+
+// LacksForContainers answers a sentence if what nodes with containers need is not built and cannot be.
+func LacksForContainers(ctx context.Context) string {
+	if build.NodeIsBuilt(ctx) {
+		return ""
+	}
+	return build.LacksForRunc()
+}
+
 // Environment carries the programs' places into a sandbox.
 func (p Programs) Environment() []string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(p.Berth)) {
 		pairs = append(pairs, name+"="+p.Berth[name])
 	}
-	return []string{clusterVar + "=" + p.Cluster, berthVar + "=" + strings.Join(pairs, ",")}
+	return []string{
+		clusterVar + "=" + p.Cluster, berthVar + "=" + strings.Join(pairs, ","),
+		nodeVar + "=" + p.Node, imagesVar + "=" + p.Images, helmVar + "=" + p.Helm,
+	}
 }
 
 // ProgramsFromEnvironment answers what Environment carried.
 func ProgramsFromEnvironment() (Programs, error) {
-	p := Programs{Cluster: os.Getenv(clusterVar), Berth: map[string]string{}}
+	p := Programs{
+		Cluster: os.Getenv(clusterVar), Berth: map[string]string{},
+		Node: os.Getenv(nodeVar), Images: os.Getenv(imagesVar), Helm: os.Getenv(helmVar),
+	}
 	if p.Cluster == "" {
 		return Programs{}, fmt.Errorf("find the lab's programs: %s is not set", clusterVar)
 	}

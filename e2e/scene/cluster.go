@@ -35,6 +35,15 @@ func (s *Scene) call(call lab.KubectlCall, args ...string) (string, error) {
 	return stdout, nil
 }
 
+// helm runs helm with all rights, as users do.
+func helm(s *Scene, args []string) (string, error) {
+	stdout, stderr, err := s.lab.Helm(s.ctx, lab.KubectlCall{Kubeconfig: s.kubeconfig, Dir: s.ts.MkAbs(".")}, args...)
+	if err != nil {
+		return stdout, fmt.Errorf("%w\n%s", err, stderr)
+	}
+	return stdout, nil
+}
+
 // apply is kubectl apply of the given files.
 func apply(s *Scene, args []string) (string, error) {
 	if len(args) == 0 {
@@ -197,7 +206,9 @@ func pod(s *Scene, args []string) (string, error) {
 		names = strings.Fields(list)
 	}
 	for _, name := range names {
-		s.lab.SetPodReady(types.NamespacedName{Namespace: s.namespace, Name: name}, wish)
+		if err := s.lab.SetPodReady(types.NamespacedName{Namespace: s.namespace, Name: name}, wish); err != nil {
+			return "", err
+		}
 	}
 	return strings.Join(names, "\n") + "\n", nil
 }

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -25,13 +26,16 @@ func Sorts() []Sort { return []Sort{Quiet, Loud, Timed} }
 
 // Header is what the first line of a scene says:
 //
-//	# loud [nodes=3 proxy=iptables berth]: pods are reached through NodePort
+//	# loud [nodes=3 proxy=iptables berth kubelet]: pods are reached through NodePort
 type Header struct {
 	Sort  Sort
 	About string
 	Nodes int           // 3 unless said otherwise
 	Proxy lab.ProxyMode // nftables unless said otherwise
 	Berth bool          // Berth is installed, one controller and every node's speaker run when the scene begins
+	// Kubelet gives the nodes a real kubelet and containers; Berth is then installed by its chart.
+	Kubelet bool
+	Plain   bool // those nodes do without what some machines refuse
 }
 
 const usualNodes = 3
@@ -72,6 +76,11 @@ func (h *Header) set(option string) (err error) {
 		}
 	case "berth":
 		h.Berth = true
+	case "kubelet":
+		h.Kubelet, h.Plain = true, value == "plain"
+		if value != "" && !h.Plain {
+			err = errors.New("kubelet is plain or nothing")
+		}
 	default:
 		err = fmt.Errorf("there is no option %s", key)
 	}
@@ -88,7 +97,7 @@ type File struct {
 
 // UsesBerth tells whether the scene needs Berth's programs.
 func (f File) UsesBerth() bool {
-	return f.Header.Berth || strings.Contains(f.Text, "\nberth ")
+	return f.Header.Berth || f.Header.Kubelet || strings.Contains(f.Text, "\nberth ")
 }
 
 // Read reads the scenes of a folder whose names match; an empty pattern is all. A pattern is a whole name or a part of

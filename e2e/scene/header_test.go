@@ -26,6 +26,15 @@ func TestParseHeader(t *testing.T) {
 			reason: "a loud scene describes its lab", line: "# loud [nodes=5 proxy=iptables berth]: x",
 			want: scene.Header{Sort: scene.Loud, About: "x", Nodes: 5, Proxy: lab.IPTables, Berth: true},
 		},
+		"Kubelet": {
+			reason: "nodes may have a kubelet", line: "# loud [berth kubelet]: x",
+			want: scene.Header{Sort: scene.Loud, About: "x", Nodes: 3, Proxy: lab.NFTables, Berth: true, Kubelet: true},
+		},
+		"KubeletPlain": {
+			reason: "and may do without what some machines refuse", line: "# loud [kubelet=plain]: x",
+			want: scene.Header{Sort: scene.Loud, About: "x", Nodes: 3, Proxy: lab.NFTables, Kubelet: true, Plain: true},
+		},
+		"KubeletFancy": {reason: "a misspelt value is not passed over", line: "# loud [kubelet=fancy]: x", fails: true},
 		"QuietOptions": {reason: "a shared lab cannot be described", line: "# quiet [nodes=5]: x", fails: true},
 		"NoSort":       {reason: "the sort is required", line: "# a Service gets an address", fails: true},
 		"OtherSort":    {reason: "there are three sorts", line: "# noisy: x", fails: true},

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/berthlb/berth/e2e/lab"
+	"github.com/berthlb/berth/e2e/lab/build"
 )
 
 // quietNodes is how many nodes the lab that quiet scenes share has.
@@ -37,10 +38,12 @@ func limits() map[Sort]time.Duration {
 // Runner runs scenes and keeps account of them. Its methods may be called from parallel tests.
 type Runner struct {
 	programs lab.Programs
-	failed   string // folder that the logs of failed scenes are copied to
-	out      io.Writer
-	slots    slots
-	alone    chan struct{} // holds a token while no scene has a lab of its own
+	// noKubelet says why there can be no nodes with a kubelet; empty if there can.
+	noKubelet string
+	failed    string // folder that the logs of failed scenes are copied to
+	out       io.Writer
+	slots     slots
+	alone     chan struct{} // holds a token while no scene has a lab of its own
 
 	shared     sync.Once
 	quietLab   *lab.Lab
@@ -57,6 +60,9 @@ func NewRunner(programs lab.Programs, failed string, out io.Writer) *Runner {
 	r.alone <- struct{}{}
 	return r
 }
+
+// WithoutKubelet makes scenes skip that want nodes with a kubelet, with this sentence.
+func (r *Runner) WithoutKubelet(sentence string) { r.noKubelet = sentence }
 
 // Run runs scenes, each of them count times: quiet ones first, those that measure last.
 func (r *Runner) Run(t *testing.T, files []File, count int) {
@@ -109,6 +115,9 @@ func (r *Runner) setup(env *testscript.Env, headers map[string]Header) error {
 	if sentence := lab.Lacks(header.Proxy.Tool()); sentence != "" {
 		r.skip(t.T, name, sentence)
 	}
+	if header.Kubelet && r.noKubelet != "" {
+		r.skip(t.T, name, r.noKubelet)
+	}
 	if header.Sort != Quiet {
 		<-r.alone
 		t.Cleanup(func() { r.alone <- struct{}{} })
@@ -156,7 +165,7 @@ func (r *Runner) labFor(ctx context.Context, t *testing.T, header Header) (*lab.
 
 func (r *Runner) start(ctx context.Context, name string, header Header) (*lab.Lab, error) {
 	l, err := lab.Start(ctx, lab.Options{
-		Name: name, Nodes: header.Nodes, Proxy: header.Proxy, Programs: r.programs,
+		Name: name, Nodes: header.Nodes, Proxy: header.Proxy, Programs: r.programs, Containers: header.Kubelet, Plain: header.Plain,
 	})
 	if err != nil || !header.Berth {
 		return l, err
@@ -202,7 +211,24 @@ func (r *Runner) furnish(t *testing.T, env *testscript.Env, s *Scene) error {
 		env.Setenv(name, value)
 	}
 	env.Values[sceneKey{}] = s
+	if err := showRepository(env.WorkDir); err != nil {
+		return err
+	}
 	return s.substitute(env.WorkDir, values)
+}
+
+// showRepository gives a scene's folder what users install from, by the names it has in the repository.
+func showRepository(workdir string) error {
+	root, err := build.Root()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"charts", "config"} {
+		if err := os.Symlink(filepath.Join(root, name), filepath.Join(workdir, name)); err != nil {
+			return fmt.Errorf("show the scene the folder %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // namespaceFor turns a scene's name, with the number of a repeated one, into that of a namespace. Its end keeps one

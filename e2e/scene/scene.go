@@ -39,7 +39,7 @@ type command func(s *Scene, args []string) (stdout string, err error)
 // commands are all of them. eventually and never run others, each other too.
 func commands() map[string]command {
 	return map[string]command{
-		"kubectl": kubectl, "apply": apply, "berth": berth, "controller": controller, "speaker": speaker,
+		"kubectl": kubectl, "helm": helm, "apply": apply, "berth": berth, "controller": controller, "speaker": speaker,
 		"node": node, "pod": pod, "apiserver": apiserver, "parallel": parallel,
 		"client": client, "arp": arp, "owner": owner, "silent": silent, "frames": listFrames, "gap": gap,
 		"mark": mark, "writes": writes, "need": need, "log": showLog,

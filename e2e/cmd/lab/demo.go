@@ -24,7 +24,8 @@ func showDemo(args []string) (int, error) {
 	if _, inside := sandbox.Inside(); inside {
 		return demoInside()
 	}
-	choice, code, err := outside(berthPrograms()...)
+	wanted := need{top: demoRung(), berth: berthPrograms()}
+	choice, code, err := enterSandbox(wanted)
 	if errors.Is(err, errNoNamespaces) {
 		code, err = demoOnLoopback()
 	}
@@ -39,6 +40,16 @@ func showDemo(args []string) (int, error) {
 	return code, nil
 }
 
+// demoRung answers the best rung that the demo makes use of. Nodes with a kubelet take minutes more to build, so that they
+// are used where that has been done, or where somebody asks for them.
+func demoRung() sandbox.Rung {
+	asked := os.Getenv("BERTH_RUNG") == "A" || os.Getenv("BERTH_MIN_RUNG") == "A"
+	if asked || lab.ContainersAreBuilt(context.Background()) {
+		return sandbox.RungA
+	}
+	return sandbox.RungB
+}
+
 func demoInside() (int, error) {
 	lab.SilenceLibraries()
 	programs, err := lab.ProgramsFromEnvironment()
@@ -51,7 +62,7 @@ func demoInside() (int, error) {
 	}
 	begin := time.Now()
 	err = demo.Run(context.Background(), demo.Options{
-		Programs: programs, Out: os.Stdout, Failed: filepath.Join(cache, "failed", "demo"),
+		Programs: programs, Containers: programs.Node != "", Out: os.Stdout, Failed: filepath.Join(cache, "failed", "demo"),
 	})
 	fmt.Printf("\n%.1f s in all, without building.\n", time.Since(begin).Seconds())
 	return 0, err

@@ -26,10 +26,11 @@ const (
 
 // options are what a person may choose of a lab.
 type options struct {
-	nodes   int
-	proxy   string
-	berth   bool
-	command []string
+	nodes      int
+	proxy      string
+	berth      bool
+	containers bool
+	command    []string
 }
 
 func parse(args []string) (options, error) {
@@ -39,6 +40,7 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.nodes, "nodes", usualNodes, "how many nodes")
 	flags.StringVar(&o.proxy, "proxy", string(lab.NFTables), "how kube-proxy works: nftables or iptables")
 	flags.BoolVar(&o.berth, "berth", false, "install Berth and start it")
+	flags.BoolVar(&o.containers, "containers", false, "nodes with a kubelet and containers, Berth installed by its chart")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -58,11 +60,14 @@ func shell(args []string) (int, error) {
 	if _, inside := sandbox.Inside(); inside {
 		return shellInside(o)
 	}
-	var names []string
-	if o.berth {
-		names = berthPrograms()
+	n := need{top: sandbox.RungB}
+	if o.containers {
+		n.top = sandbox.RungA
 	}
-	_, code, err := outside(names...)
+	if o.berth || o.containers {
+		n.berth = berthPrograms()
+	}
+	_, code, err := enterSandbox(n)
 	return code, err
 }
 
@@ -75,7 +80,7 @@ func shellInside(o options) (int, error) {
 	}
 	begin := time.Now()
 	ctx := context.Background()
-	l, err := lab.Start(ctx, lab.Options{Nodes: o.nodes, Proxy: lab.ProxyMode(o.proxy), Programs: programs})
+	l, err := lab.Start(ctx, lab.Options{Nodes: o.nodes, Proxy: lab.ProxyMode(o.proxy), Programs: programs, Containers: programs.Node != ""})
 	if err != nil {
 		return 0, err
 	}

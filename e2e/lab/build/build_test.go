@@ -35,6 +35,7 @@ func TestKey(t *testing.T) {
 		"OtherName":     {"a renamed file is another build", module("go.mod", "module m", "main2.go", "package main"), platform, false},
 		"OtherPlatform": {"another Go is another build", same, "linux amd64 go1.27.0", false},
 		"MovedBoundary": {"bytes moved from a name to a content are another build", module("go.mo", "dmodule m", "main.go", "package main"), platform, false},
+		"OneTestMore":   {"a test is in no program", module("go.mod", "module m", "main.go", "package main", "x_test.go", ""), platform, true},
 		"OneFileMore":   {"one file more is another build", module("go.mod", "module m", "main.go", "package main", "x.go", ""), platform, false},
 	} {
 		t.Run(name, func(t *testing.T) {

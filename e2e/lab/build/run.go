@@ -42,17 +42,28 @@ func (p progress) watch() (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// goBuild runs the go command in dir. Its temporary files lie in the cache folder: the machine's own temporary folder
+// goCommand is a run of the go command.
+type goCommand struct {
+	dir  string
+	args []string
+	cgo  bool
+}
+
+// goBuild runs the go command. Its temporary files lie in the cache folder: the machine's own temporary folder
 // may be small and in memory.
-func goBuild(ctx context.Context, dir, cache string, args []string, say progress) error {
+func goBuild(ctx context.Context, command goCommand, cache string, say progress) error {
 	tmp := filepath.Join(cache, "tmp")
 	if err := os.MkdirAll(tmp, 0o755); err != nil {
 		return fmt.Errorf("make the build's temporary folder: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	// One setting of cgo for everything: a change of it compiles everything anew.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOTMPDIR="+tmp, "GOWORK=off")
+	cmd := exec.CommandContext(ctx, "go", command.args...)
+	cmd.Dir = command.dir
+	// One setting of cgo for everything but what cannot do without: a change of it compiles everything anew.
+	cgo := "CGO_ENABLED=0"
+	if command.cgo {
+		cgo = "CGO_ENABLED=1"
+	}
+	cmd.Env = append(os.Environ(), cgo, "GOFLAGS=-buildvcs=false -trimpath", "GOTMPDIR="+tmp, "GOWORK=off")
 	// The go command removes its temporary folder when asked to end, not when killed.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second

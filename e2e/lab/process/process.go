@@ -21,6 +21,8 @@ type Spec struct {
 	Args []string // what it is called as, and its arguments
 	Env  []string // the whole environment
 	Log  string   // file that its output is appended to
+	// Namespaces are the flags of clone(2) for those it gets of its own, besides the network's, which it is started in.
+	Namespaces uintptr
 }
 
 // Process is a running or ended program. Its methods may be called from any goroutine.
@@ -39,7 +41,7 @@ func Start(space *fabric.Space, spec Spec) (*Process, error) {
 	}
 	defer log.Close()
 	cmd := &exec.Cmd{Path: spec.Path, Args: spec.Args, Env: spec.Env, Stdout: log, Stderr: log}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: spec.Namespaces}
 	if err := space.Do(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}

@@ -1,5 +1,6 @@
-// Package program holds what the containers of a lab run. There are no images: a container's image name selects one of
-// these programs, which are this same binary called by another name.
+// Package program holds what the containers of a lab run. Bare nodes have no images: there a container's image name
+// selects one of these programs, which are this same binary called by another name. Nodes with real containers have
+// images of the same names, which hold them (cmd/pod).
 package program
 
 import (
@@ -13,7 +14,7 @@ import (
 const registry = "berth.lab/"
 
 func programs() map[string]func(args []string) error {
-	return map[string]func([]string) error{"web": web}
+	return map[string]func([]string) error{"web": web, "pause": pause}
 }
 
 // ForImage answers the name to call the binary by for a container image such as berth.lab/web:v2, false if there is

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,6 +20,9 @@ import (
 // shutdownGrace is how long requests under way may take after the server was asked to end.
 const shutdownGrace = 20 * time.Second
 
+// usualPort is what a container listens on that is told no other.
+const usualPort = "8080"
+
 // web is an HTTP server that says which pod answered and whom it saw asking.
 //
 //	/          one line: pod=NAME node=NODE src=ADDRESS:PORT
@@ -26,7 +30,7 @@ const shutdownGrace = 20 * time.Second
 //	/slow?d=2s the same line after that long
 //	/healthz   ok
 //
-// It listens on the TCP ports in PORTS (comma list). Asked to end it goes on for --drain, then closes its listeners and
+// It listens on the TCP ports in PORTS (comma list, 8080 if empty). Asked to end it goes on for --drain, then closes its listeners and
 // lets requests under way finish.
 func web(args []string) error {
 	flags := flag.NewFlagSet("web", flag.ContinueOnError)
@@ -37,7 +41,7 @@ func web(args []string) error {
 	asked, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	group, ctx := errgroup.WithContext(context.Background())
-	for port := range strings.SplitSeq(os.Getenv("PORTS"), ",") {
+	for port := range strings.SplitSeq(cmp.Or(os.Getenv("PORTS"), usualPort), ",") {
 		server := &http.Server{Addr: net.JoinHostPort("", port), Handler: webHandler(), ReadHeaderTimeout: time.Minute}
 		group.Go(func() error {
 			if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
@@ -80,7 +84,19 @@ func webHandler() http.Handler {
 }
 
 func answer(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprintf(w, "pod=%s node=%s src=%s\n", os.Getenv("POD_NAME"), os.Getenv("NODE_NAME"), r.RemoteAddr)
+	fmt.Fprintf(w, "pod=%s node=%s src=%s\n", podName(), os.Getenv("NODE_NAME"), r.RemoteAddr)
+}
+
+// podName is what POD_NAME says, or the host's name, which Kubernetes makes the same.
+func podName() string {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
 }
 
 func stream(w http.ResponseWriter, r *http.Request) {

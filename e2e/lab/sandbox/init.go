@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/berthlb/berth/e2e/lab/cgroup"
 )
 
 var errNotRoot = errors.New("not root")
@@ -19,16 +21,14 @@ var errNotRoot = errors.New("not root")
 // with the inner process's exit code, upon which the kernel kills whatever is left.
 func runInit(argv []string) int {
 	go followOuter()
-	if err := arrange(); err != nil {
+	groups, err := arrange()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "lab: arrange the sandbox: %v\n", err)
 		return 1
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	inner, err := os.StartProcess("/proc/self/exe", argv, &os.ProcAttr{
-		Env:   append(os.Environ(), "TMPDIR="+filepath.Join(Dir, "tmp")),
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-	})
+	inner, err := startInner(argv, groups)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "lab: start the inner process: %v\n", err)
 		return 1
@@ -39,6 +39,16 @@ func runInit(argv []string) int {
 		}
 	}()
 	return reap(inner.Pid)
+}
+
+// startInner starts the inner process, which finds in its environment where it is.
+func startInner(argv []string, groups cgroup.Trees) (*os.Process, error) {
+	for name, value := range map[string]string{"TMPDIR": filepath.Join(Dir, "tmp"), groupsVar: groups.String()} {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return os.StartProcess("/proc/self/exe", argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 }
 
 // followOuter ends the sandbox when the outer process has gone: it closes the gap between its death and the moment
@@ -67,8 +77,30 @@ func reap(inner int) int {
 	}
 }
 
-// arrange gives the sandbox its own /proc, /run and loopback. Nothing mounted here is seen outside.
-func arrange() error {
+// arrange gives the sandbox its own /proc, /run and loopback, and answers its control groups as it sees them. Nothing
+// mounted here is seen outside.
+func arrange() (cgroup.Trees, error) {
+	if err := arrangeMounts(); err != nil {
+		return nil, err
+	}
+	groups, err := bindGroups()
+	if err != nil {
+		return nil, err
+	}
+	// Programs that look into /sys/class/net should see this sandbox's links; where the mount is refused none of ours
+	// needs it.
+	_ = unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("find the loopback: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return nil, fmt.Errorf("raise the loopback: %w", err)
+	}
+	return groups, nil
+}
+
+func arrangeMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
@@ -82,16 +114,6 @@ func arrange() error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-	}
-	// Programs that look into /sys/class/net should see this sandbox's links; where the mount is refused none of ours
-	// needs it.
-	_ = unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("find the loopback: %w", err)
-	}
-	if err := netlink.LinkSetUp(lo); err != nil {
-		return fmt.Errorf("raise the loopback: %w", err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func enter(cache string) (int, error) {
 	if err := FollowParent(); err != nil {
 		return 0, err
 	}
-	choice, err := Choose()
+	choice, err := Choose(RungB)
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,7 +13,11 @@ import (
 
 // runProbe does once, in small, what a lab does, and says on the standard error what failed.
 func runProbe() int {
-	if err := tryLab(); err != nil {
+	groups, err := arrange()
+	if err == nil {
+		err = errors.Join(tryLab(), tryGroups(groups))
+	}
+	if err != nil {
 		fmt.Fprint(os.Stderr, err)
 		return 1
 	}
@@ -21,9 +26,6 @@ func runProbe() int {
 
 // tryLab makes a named network namespace with a link to a bridge and opens a packet socket.
 func tryLab() error {
-	if err := arrange(); err != nil {
-		return err
-	}
 	runtime.LockOSThread()
 	home, err := netns.Get()
 	if err != nil {

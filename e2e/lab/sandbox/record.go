@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berthlb/berth/e2e/lab/cgroup"
 )
 
 // records is the folder where running sandboxes are written down. A sandbox dies with its outer process; what the
@@ -32,12 +34,14 @@ type record struct {
 	Where   string    `json:"where"`
 	Init    process   `json:"init"`
 	Wanters []process `json:"wanters"`
+	// Groups are the folders of its control groups, which outlive their processes.
+	Groups []string `json:"groups,omitempty"`
 }
 
 func recordsIn(cache string) records { return records{dir: filepath.Join(cache, "labs")} }
 
-// add writes down the sandbox whose pid 1 is initPid and answers what removes the record again.
-func (r records) add(initPid int) (forget func(), err error) {
+// add writes down the sandbox whose pid 1 is initPid, with its control groups, and answers what removes the record again.
+func (r records) add(initPid int, groups []string) (forget func(), err error) {
 	init, err := processOf(initPid)
 	if err != nil {
 		return nil, fmt.Errorf("record the sandbox: %w", err)
@@ -46,7 +50,7 @@ func (r records) add(initPid int) (forget func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(record{Where: here, Init: init, Wanters: wanters(os.Getpid())})
+	text, err := json.Marshal(record{Where: here, Init: init, Wanters: wanters(os.Getpid()), Groups: groups})
 	if err != nil {
 		return nil, fmt.Errorf("record the sandbox: %w", err)
 	}
@@ -93,6 +97,9 @@ func (r records) endOrphans() error {
 		}
 		if err := rec.Init.kill(); err != nil {
 			return fmt.Errorf("end a lab that was left behind: %w", err)
+		}
+		if err := cgroup.Remove(rec.Groups...); err != nil {
+			return fmt.Errorf("tidy up after a lab that was left behind: %w", err)
 		}
 		os.Remove(path)
 	}

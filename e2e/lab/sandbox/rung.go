@@ -12,8 +12,9 @@ const probeTimeout = 5 * time.Second
 // Rung is how much of a lab a machine allows, best first.
 type Rung byte
 
-// The rungs. A (real kubelets) needs cgroups as well and is chosen elsewhere; this package knows what namespaces give.
+// The rungs.
 const (
+	RungA Rung = 'A' // namespaces and control groups as root: nodes may have a real kubelet and containers
 	RungB Rung = 'B' // namespaces as root
 	RungC Rung = 'C' // namespaces inside an unprivileged user namespace
 	RungD Rung = 'D' // none: everything on loopback
@@ -22,6 +23,8 @@ const (
 // String describes the rung as the lab's first and last line name it.
 func (r Rung) String() string {
 	switch r {
+	case RungA:
+		return "rung A: nodes with a kubelet and containers, as root"
 	case RungB:
 		return "rung B: bare nodes in network namespaces, as root"
 	case RungC:
@@ -47,37 +50,43 @@ func (c Choice) String() string {
 	return fmt.Sprintf("%s (%s)", c.Rung, strings.Join(c.Refused, "; "))
 }
 
-// Choose finds the best rung by doing what a lab does there. BERTH_RUNG forces one; BERTH_MIN_RUNG makes a lesser one
-// than it an error.
-func Choose() (Choice, error) {
-	return choose(os.Getenv, os.Geteuid() == 0, probe)
+// Choose finds the best rung by doing what a lab does there, from the one of which the caller can make use downwards.
+// BERTH_RUNG forces one; BERTH_MIN_RUNG makes a lesser one than it an error. A caller that has no use for what they ask
+// takes the best of what it has use for.
+func Choose(top Rung) (Choice, error) {
+	return choose(top, os.Getenv, os.Geteuid() == 0, probe)
 }
 
-func choose(getenv func(string) string, root bool, try func(Rung) error) (Choice, error) {
+func choose(top Rung, getenv func(string) string, root bool, try func(Rung) error) (Choice, error) {
+	asked := map[string]Rung{}
 	for _, name := range []string{"BERTH_RUNG", "BERTH_MIN_RUNG"} {
-		if value := getenv(name); value != "" && value != "B" && value != "C" && value != "D" {
-			return Choice{}, fmt.Errorf("%s is %q: it must be B, C or D", name, value)
+		switch value := getenv(name); value {
+		case "":
+		case "A", "B", "C", "D":
+			asked[name] = max(Rung(value[0]), top)
+		default:
+			return Choice{}, fmt.Errorf("%s is %q: it must be A, B, C or D", name, value)
 		}
 	}
-	choice, err := best(getenv("BERTH_RUNG"), root, try)
+	choice, err := best(top, asked["BERTH_RUNG"], root, try)
 	if err != nil {
 		return Choice{}, err
 	}
-	if least := getenv("BERTH_MIN_RUNG"); least != "" && choice.Rung > Rung(least[0]) {
-		return Choice{}, fmt.Errorf("this machine allows %s, and BERTH_MIN_RUNG asks for %s at least", choice, least)
+	if least := asked["BERTH_MIN_RUNG"]; least != 0 && choice.Rung > least {
+		return Choice{}, fmt.Errorf("this machine allows %s, and BERTH_MIN_RUNG asks for %c at least", choice, least)
 	}
 	return choice, nil
 }
 
 // best walks down the rungs; a forced one is the only one that may be tried.
-func best(forced string, root bool, try func(Rung) error) (Choice, error) {
+func best(top, forced Rung, root bool, try func(Rung) error) (Choice, error) {
 	var choice Choice
-	for _, rung := range []Rung{RungB, RungC} {
-		if forced != "" && forced != string(rung) {
+	for _, rung := range []Rung{RungA, RungB, RungC} {
+		if rung < top || forced != 0 && forced != rung {
 			continue
 		}
 		err := errNotRoot
-		if rung != RungB || root {
+		if rung > RungB || root {
 			err = try(rung)
 		}
 		if err == nil {
@@ -86,9 +95,9 @@ func best(forced string, root bool, try func(Rung) error) (Choice, error) {
 		}
 		choice.Refused = append(choice.Refused, fmt.Sprintf("%c: %v", rung, err))
 	}
-	if forced == "" || forced == string(RungD) {
+	if forced == 0 || forced == RungD {
 		choice.Rung = RungD
 		return choice, nil
 	}
-	return Choice{}, fmt.Errorf("BERTH_RUNG=%s does not work here: %s", forced, strings.Join(choice.Refused, "; "))
+	return Choice{}, fmt.Errorf("BERTH_RUNG=%c does not work here: %s", forced, strings.Join(choice.Refused, "; "))
 }

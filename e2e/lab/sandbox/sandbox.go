@@ -5,7 +5,8 @@
 //
 // The outer process only waits. If it dies, however it dies, the kernel kills lab-init (parent-death signal, and a pipe
 // that reads as closed), with lab-init every process of its pid namespace, with those the mounts and network namespaces.
-// The files of a lab lie on a tmpfs on /run that only the sandbox sees, so they go too.
+// The files of a lab lie on a tmpfs on /run that only the sandbox sees, so they go too. Control groups alone outlive their
+// processes: on rung A the outer process removes them, or the next one does that finds their record.
 package sandbox
 
 import (
@@ -20,6 +21,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berthlb/berth/e2e/lab/cgroup"
 )
 
 const (
@@ -83,6 +86,16 @@ func Run(config Config) (int, error) {
 	if err := records.endOrphans(); err != nil {
 		return 0, err
 	}
+	groups, release, err := makeGroups(config.Rung, records)
+	if err != nil {
+		return 0, err
+	}
+	code, err := runSandbox(config, records, groups)
+	return code, errors.Join(err, release())
+}
+
+// runSandbox starts the sandbox and waits for its end.
+func runSandbox(config Config, records records, groups cgroup.Trees) (int, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return 0, fmt.Errorf("make the sandbox's lifeline: %w", err)
@@ -91,7 +104,7 @@ func Run(config Config) (int, error) {
 	cmd := command(config.Rung, initName, os.Args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{read}
-	cmd.Env = append(append(os.Environ(), config.Env...), insideVar+"="+string(config.Rung))
+	cmd.Env = append(append(os.Environ(), config.Env...), insideVar+"="+string(config.Rung), groupsVar+"="+groups.String())
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
@@ -99,7 +112,7 @@ func Run(config Config) (int, error) {
 		return 0, fmt.Errorf("start the sandbox: %w", err)
 	}
 	read.Close()
-	forget, err := records.add(cmd.Process.Pid)
+	forget, err := records.add(cmd.Process.Pid, groups.Dirs())
 	if err != nil {
 		return 0, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 	}
@@ -148,9 +161,22 @@ func exitCode(err error) (int, error) {
 
 // probe tries a rung by doing what a lab does there and answers what failed.
 func probe(rung Rung) error {
+	var groups cgroup.Trees
+	if rung == RungA {
+		var err error
+		if groups, err = baseGroups(); err != nil {
+			return err
+		}
+		defer func() { _ = cgroup.Remove(groups.Dirs()...) }() // what is left is empty, and there is nobody to tell
+	}
+	return tryRung(rung, groups)
+}
+
+func tryRung(rung Rung, groups cgroup.Trees) error {
 	cmd := command(rung, probeName)
 	var said lastWrite
 	cmd.Stderr = &said
+	cmd.Env = append(os.Environ(), groupsVar+"="+groups.String())
 	if err := cmd.Start(); err != nil {
 		return err
 	}

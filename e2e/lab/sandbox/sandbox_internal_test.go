@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,10 @@ func inner() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := joinNode(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	orphan := exec.Command("sh", "-c", "setsid sleep 1000 & sleep 1000")
 	if err := orphan.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -65,8 +70,22 @@ func inner() int {
 	return 1
 }
 
+// joinNode makes a group as a node has it and enters it, where the sandbox has groups.
+func joinNode() error {
+	groups, err := Groups()
+	if err != nil || len(groups) == 0 {
+		return err
+	}
+	node, err := groups.Child("n1")
+	if err != nil {
+		return err
+	}
+	return node.Join()
+}
+
 // outside is a running program that uses a sandbox.
 type outside struct {
+	cache string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	name  string
@@ -96,8 +115,8 @@ func startBy(t *testing.T, rung Rung, cmd *exec.Cmd) *outside {
 	if err := probe(rung); err != nil {
 		t.Skipf("rung %c does not work here: %v", rung, err)
 	}
-	o := &outside{cmd: cmd, name: t.Name()}
-	o.cmd.Env = append(os.Environ(), marker+"="+o.name, "TEST_RUNG="+string(rung), "BERTH_CACHE="+t.TempDir())
+	o := &outside{cmd: cmd, name: t.Name(), cache: t.TempDir()}
+	o.cmd.Env = append(os.Environ(), marker+"="+o.name, "TEST_RUNG="+string(rung), "BERTH_CACHE="+o.cache)
 	o.cmd.Stderr = os.Stderr
 	stdin, err := o.cmd.StdinPipe()
 	if err != nil {
@@ -204,6 +223,58 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+// TestGroupsAreRemoved shows that control groups, which outlive their processes, are gone after an ordinary end, and after
+// a kill when the next lab starts.
+func TestGroupsAreRemoved(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason string
+		end    func(t *testing.T, o *outside)
+		next   bool // only the next start can tidy up
+	}{
+		"Ended":       {"an ordinary end removes them", endInner, false},
+		"InnerKilled": {"so does the end of the sandbox alone", killInner, false},
+		"OuterKilled": {"nobody is left who could", killOuter, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := start(t, RungA)
+			groups := groupsOf(t, o)
+			for _, dir := range groups {
+				if _, err := os.Stat(filepath.Join(dir, "n1")); err != nil {
+					t.Fatalf("the test must see what could be left: %v", err)
+				}
+			}
+			test.end(t, o)
+			_ = o.cmd.Wait()
+			if test.next {
+				eventually(t, test.reason, recordsIn(o.cache).endOrphans)
+			}
+			for _, dir := range groups {
+				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s: %s is left: %v", test.reason, dir, err)
+				}
+			}
+		})
+	}
+}
+
+// groupsOf answers the control groups that the record of the test's sandbox names.
+func groupsOf(t *testing.T, o *outside) []string {
+	t.Helper()
+	paths, _ := filepath.Glob(filepath.Join(o.cache, "labs", "*.json"))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		var rec record
+		if err := json.Unmarshal(text, &rec); err == nil && len(rec.Groups) > 0 {
+			return rec.Groups
+		}
+	}
+	t.Fatalf("no record in %s names control groups", o.cache)
+	return nil
+}
+
 func readMounts(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -268,8 +339,12 @@ func TestOrphanIsEndedByTheNextStart(t *testing.T) {
 	go func() { _ = orphan.Wait(); close(ended) }()
 	t.Cleanup(func() { _ = orphan.Process.Kill() })
 
+	groups := filepath.Join(t.TempDir(), "berth-1") // stands for a control group: a folder that is to go
+	if err := os.MkdirAll(filepath.Join(groups, "n1", "kubepods"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	r := recordsIn(t.TempDir())
-	if _, err := r.add(orphan.Process.Pid); err != nil {
+	if _, err := r.add(orphan.Process.Pid, []string{groups}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.endOrphans(); err != nil {
@@ -287,6 +362,9 @@ func TestOrphanIsEndedByTheNextStart(t *testing.T) {
 	<-ended
 	if left, _ := os.ReadDir(r.dir); len(left) != 0 {
 		t.Errorf("records left: %v", left)
+	}
+	if _, err := os.Stat(groups); err == nil {
+		t.Error("its control groups are left")
 	}
 }
 
@@ -315,10 +393,19 @@ func TestChoose(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		reason, refused, force, least string
+		top                           Rung // RungB if zero
 		root                          bool
 		want                          Rung
 		fails                         bool
 	}{
+		"Kubelets":        {reason: "root takes real kubelets where they are of use", root: true, top: RungA, want: RungA},
+		"KubeletsRefused": {reason: "without control groups nodes are bare", root: true, top: RungA, refused: "A", want: RungB},
+		"KubeletsUser":    {reason: "a user has no control groups", top: RungA, want: RungC},
+		"KubeletsForced":  {reason: "what is forced is not replaced", root: true, top: RungA, refused: "A", force: "A", fails: true},
+		"KubeletsAsked":   {reason: "less than kubelets is a failure if asked so", root: true, top: RungA, refused: "A", least: "A", fails: true},
+		"KubeletsNoUse":   {reason: "bare scenes are not run on what they make no use of", root: true, force: "A", least: "A", want: RungB},
+		"BareForced":      {reason: "bare nodes can be forced", root: true, top: RungA, force: "B", want: RungB},
+
 		"Root":         {reason: "root takes the best", root: true, want: RungB},
 		"User":         {reason: "others take a user namespace", want: RungC},
 		"RootRefused":  {reason: "a root without rights falls to C", root: true, refused: "B", want: RungC},
@@ -331,7 +418,10 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"BERTH_RUNG": test.force, "BERTH_MIN_RUNG": test.least}
-			got, err := choose(func(name string) string { return env[name] }, test.root, refuse(test.refused))
+			if test.top == 0 {
+				test.top = RungB
+			}
+			got, err := choose(test.top, func(name string) string { return env[name] }, test.root, refuse(test.refused))
 			if (err != nil) != test.fails || got.Rung != test.want {
 				t.Errorf("%s: got %v, %v", test.reason, got, err)
 			}
