@@ -5,11 +5,15 @@ import "time"
 // The pace of the loop: quick for one change, bounded in cost for many.
 const (
 	settle   = 50 * time.Millisecond  // after the first wake, so that a burst of events is one run
-	rest     = 10                     // times the last run's duration between runs: at most a tenth of a core
+	rest     = 15                     // times the last run's duration between runs: at most a sixteenth of a core
 	maxRest  = time.Second            // but never longer
 	confirms = 250 * time.Millisecond // how often ownership is confirmed while nothing happens (rule P1 allows 1 s)
 	resync   = 30 * time.Second       // how often everything is decided anew without a wake (fault F81)
 )
+
+// A speaker is to need a tenth of a core at most while a hundred EndpointSlices change in a second (make bench
+// BENCH=plan-cpu). The loop may take a part of that only: to hear of the changes, and to collect the garbage of both, comes
+// on top.
 
 // pace says when the loop may run next.
 type pace struct {

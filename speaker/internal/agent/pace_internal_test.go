@@ -20,7 +20,7 @@ func TestPace(t *testing.T) {
 		"ByItself":       {reason: "the moment at which a node's trouble counts is not slept through", again: start.Add(7 * time.Second), want: 7 * time.Second},
 		"One":            {reason: "50 ms after the wake", took: time.Millisecond, wakes: []time.Duration{time.Second}, want: 1050 * time.Millisecond},
 		"Burst":          {reason: "50 ms after the first, not the last wake", took: time.Millisecond, wakes: []time.Duration{time.Second, 1040 * time.Millisecond}, want: 1050 * time.Millisecond},
-		"Costly":         {reason: "not before ten times the last run's duration", took: 40 * time.Millisecond, wakes: []time.Duration{0}, want: 400 * time.Millisecond},
+		"Costly":         {reason: "not before 15 times the last run's duration", took: 40 * time.Millisecond, wakes: []time.Duration{0}, want: 600 * time.Millisecond},
 		"VeryCostly":     {reason: "but after a second at the latest", took: time.Minute, wakes: []time.Duration{0}, want: time.Second},
 		"ResyncIsSooner": {reason: "a resync that is due does not wait", took: time.Millisecond, wakes: []time.Duration{29990 * time.Millisecond}, want: 30 * time.Second},
 	}
