@@ -138,6 +138,9 @@ func (b *Bench) makePlan(ctx context.Context, f planFixture) error {
 	if err := b.lab.StartController(ctx, controllerName, lab.Extra{}); err != nil {
 		return err
 	}
+	if err := b.awaitKey(ctx); err != nil {
+		return err
+	}
 	if err := b.stopController(ctx); err != nil {
 		return err
 	}
@@ -166,6 +169,14 @@ func (b *Bench) makePlan(ctx context.Context, f planFixture) error {
 			return fmt.Errorf("give Service %s its address: %w", serviceName(i), err)
 		}
 		return nil
+	})
+}
+
+// awaitKey waits until the speakers' key is there: the controller is ready before it has made it.
+func (b *Bench) awaitKey(ctx context.Context) error {
+	return until(ctx, func(ctx context.Context) error {
+		_, err := b.lab.API().CoreV1().Secrets(lab.BerthNamespace).Get(ctx, "berth-gossip", metav1.GetOptions{})
+		return err
 	})
 }
 
@@ -249,7 +260,9 @@ func (b *Bench) addSubnet(name string, number int) error {
 		return fmt.Errorf("find the link of node %s: %w", name, err)
 	}
 	prefix := netip.MustParsePrefix(planPool)
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(198, 19, 255, byte(number)), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}} //nolint:gosec // a few nodes
+	mask := net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())
+	last := net.IPv4(198, 19, 255, byte(number)) //nolint:gosec // a few nodes
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: last, Mask: mask}}
 	if err := links.AddrAdd(link, address); err != nil {
 		return fmt.Errorf("give node %s the address %s: %w", name, address, err)
 	}

@@ -217,8 +217,8 @@ func wanted(f frames.Frame, options map[string]string) bool {
 	return !f.Outgoing && (ip == "" || f.Subject().String() == ip) && (op == "" || f.Op == frames.Op(op))
 }
 
-// gap measures how long a URL cannot be had, by new connections at a fixed rate.
-func gap(s *Scene, args []string) (string, error) {
+// probe measures how long a URL cannot be had, by new connections at a fixed rate.
+func probe(s *Scene, args []string) (string, error) {
 	const usage = "gap start URL | gap stop [-max D] [-min D]"
 	switch {
 	case len(args) == 2 && args[0] == "start":
