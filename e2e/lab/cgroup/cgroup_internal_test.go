@@ -118,8 +118,12 @@ func TestDelegating(t *testing.T) {
 		groups map[string]string
 		own    string
 		want   string
-		moved  bool // the processes of the topmost group have to make room
+		typed  bool // the topmost group is not the machine's first: its processes have to make room
 	}{
+		"container": {
+			reason: "In a container's namespace the processes sit in the topmost group there is, which gives nothing.",
+			groups: map[string]string{"": ""}, own: "", want: "", typed: true,
+		},
 		"systemd": {
 			reason: "A login's scope gives nothing to children; some group above it does, and nobody has to move.",
 			groups: map[string]string{"": all, "user": all, "user/scope": ""}, own: "user/scope", want: "user",
@@ -128,15 +132,20 @@ func TestDelegating(t *testing.T) {
 			reason: "A group that gives some controllers is not enough.",
 			groups: map[string]string{"": all, "user": "memory pids\n", "user/scope": ""}, own: "user/scope", want: "",
 		},
-		"container": {
-			reason: "In a container's namespace the processes sit in the topmost group there is, which gives nothing.",
-			groups: map[string]string{"": ""}, own: "", want: "", moved: true,
+		"none yet": {
+			reason: "Where no group gives anything the topmost is made to.",
+			groups: map[string]string{"": "", "scope": ""}, own: "scope", want: "",
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := unified(t, tc.groups)
+			if tc.typed {
+				if err := os.WriteFile(filepath.Join(root, "cgroup.type"), []byte("domain\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			got, err := delegating(filepath.Join(root, tc.own))
 			if err != nil {
 				t.Fatal(err)
@@ -144,8 +153,8 @@ func TestDelegating(t *testing.T) {
 			if want := filepath.Join(root, tc.want); got != want {
 				t.Errorf("%s\ngot %s, want %s", tc.reason, got, want)
 			}
-			if exists(filepath.Join(root, "outside")) != tc.moved {
-				t.Errorf("%s\nprocesses moved: %v, want %v", tc.reason, !tc.moved, tc.moved)
+			if exists(filepath.Join(root, "outside")) != tc.typed {
+				t.Errorf("%s\nprocesses moved: %v, want %v", tc.reason, !tc.typed, tc.typed)
 			}
 		})
 	}

@@ -85,8 +85,8 @@ func prepare(controllers, dir string) error {
 }
 
 // delegating answers the nearest group, from dir upwards, that gives its children all controllers a kubelet needs. Where
-// no group does so yet the topmost one is made to: the processes in it have to leave for a group of their own first,
-// since of version 2 only the machine's very first group may have both processes and controllers for its children.
+// no group does so yet the topmost one is made to. The machine's very first group, which alone has no type, just does; from
+// any other, as a container sees it, the processes have to leave for a group of their own first.
 func delegating(dir string) (string, error) {
 	top := dir
 	for at := dir; exists(filepath.Join(at, "cgroup.controllers")); at = filepath.Dir(at) {
@@ -98,10 +98,10 @@ func delegating(dir string) (string, error) {
 	if missing := lacks(top, "cgroup.controllers"); len(missing) > 0 {
 		return "", fmt.Errorf("%s offers no controller %s", top, strings.Join(missing, ", "))
 	}
-	if err := Delegate(top, "outside"); err != nil {
-		return "", err
+	if !exists(filepath.Join(top, "cgroup.type")) {
+		return top, enable(top)
 	}
-	return top, nil
+	return top, Delegate(top, "outside")
 }
 
 // Delegate gives the children of a group all controllers it has, after its processes have moved to a child of that name.
