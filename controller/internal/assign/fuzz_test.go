@@ -19,13 +19,21 @@ import (
 // FuzzF46OneAnswerIsTheLast: whatever is written on a Service and stands in its status, the answer to it is written once;
 // decided about again, by this controller or by one that knows nothing but the status, it is the same.
 func FuzzF46OneAnswerIsTheLast(f *testing.F) {
-	f.Add("192.0.2.5", "p1", "", "", "")
-	f.Add("192.0.2.5, 2001:db8::5", "p2", "192.0.2.7", "192.0.2.3", "192.0.2.3 from pool p1")
-	f.Add("2001:DB8:0::0005", "", "10.0.0.1", "300.1.1.1 192.0.2.4 192.0.2.5", "")
-	f.Add(",", " p1 ", "::ffff:192.0.2.1", "fe80::1%eth0", "keeps 192.0.2.9 from pool gone; AddressInUse: 192.0.2.1 is held")
-	f.Fuzz(func(t *testing.T, addresses, pool, loadBalancerIP, status, message string) {
+	f.Add("192.0.2.5", "p1", "", "", "", "", "", "")
+	f.Add("192.0.2.5, 2001:db8::5", "p2", "192.0.2.7", "192.0.2.3", "192.0.2.3 from pool p1", "dns", "mail, web", "once")
+	f.Add("2001:DB8:0::0005", "", "10.0.0.1", "300.1.1.1 192.0.2.4 192.0.2.5", "", " ", ",", "\n")
+	f.Add(",", " p1 ", "::ffff:192.0.2.1", "fe80::1%eth0", "keeps 192.0.2.9 from pool gone; AddressInUse: 192.0.2.1 is held", "a", "*", "")
+	f.Add("", "", "", "203.0.113.9", "203.0.113.9 from pool gone", "", "", "away from here")
+	f.Fuzz(func(t *testing.T, addresses, pool, loadBalancerIP, status, message, key, namespaces, consent string) {
 		api := newAPI()
-		api.put(fuzzed(addresses, pool, loadBalancerIP, status, message))
+		object := fuzzed(addresses, pool, loadBalancerIP, status, message)
+		for _, edit := range []func(*corev1.Service){
+			annotated(v1beta1.AnnotationSharingKey, key), annotated(v1beta1.AnnotationSharingNamespaces, namespaces),
+			annotated(v1beta1.AnnotationRenumber, consent),
+		} {
+			edit(object)
+		}
+		api.put(object)
 		writer := kube.NewServiceWriter(api, func() error { return nil }, time.Now)
 		ledger := freshLedger()
 		first := answer(t, ledger, api, writer)
@@ -78,7 +86,7 @@ func answer(t *testing.T, ledger *ipam.Ledger, api *api, writer *kube.ServiceWri
 	ledger.Hold(service, decision)
 	allocation := kube.Allocation{
 		Addresses: decision.Addresses, Pools: decision.Pools, KeepList: decision.Verdict == ipam.Foreign,
-		Allocated: kube.Condition{True: decision.Complete, Reason: decision.Reason},
+		Allocated: kube.Condition{True: decision.Complete, Reason: decision.Reason}, Renumbered: decision.Renumbered,
 	}
 	if decision.Verdict == ipam.Foreign {
 		allocation.Addresses = nil
