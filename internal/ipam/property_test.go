@@ -39,6 +39,7 @@ func TestRandomHistories(t *testing.T) {
 			"answer":            func(*rapid.T) { w.answer() },
 			"land":              func(*rapid.T) { w.land() },
 			"restart":           func(*rapid.T) { w.restart() },
+			"stray":             func(*rapid.T) { w.stray() },
 			"settle down":       func(*rapid.T) { w.settleDown() },
 			"calm":              func(*rapid.T) { w.settleDown() },
 			"":                  func(*rapid.T) { w.check() },

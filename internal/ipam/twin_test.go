@@ -344,11 +344,10 @@ func (t *twin) hold(s *cluster.Service, decision ipam.Decision) {
 	if old := t.holds[s.Name]; old != nil && old.uid != s.UID {
 		t.forget(s.Name)
 	}
-	hold := t.holds[s.Name]
-	if hold == nil {
-		hold = &twinHold{uid: s.UID, possible: map[netip.Addr]bool{}}
-		t.holds[s.Name] = hold
+	if t.holds[s.Name] == nil {
+		t.adopt(s) // another controller may have written its status
 	}
+	hold := t.holds[s.Name]
 	t.services[s.Name] = s
 	hold.wanted, hold.added = nil, nil
 	for i, address := range decision.Addresses {

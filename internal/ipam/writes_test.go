@@ -2,6 +2,7 @@ package ipam_test
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -138,4 +139,26 @@ func (w *world) settleDown() {
 	}
 	w.check()
 	w.checkRest()
+}
+
+// stray is a write of another controller that believes to lead, as no guard can rule out: it gives a Service an address
+// that may be another's by now.
+func (w *world) stray() {
+	name, found := w.pick()
+	if !found || !w.live[name].service.Ours {
+		w.t.Skip("no Service")
+	}
+	written := *w.live[name].service
+	address := drawAddress(w.t, 4)
+	if !slices.Contains(written.Families, cluster.IPv4) {
+		address = drawAddress(w.t, 6)
+	}
+	now := w.tick()
+	written.Recorded = cluster.Record{
+		ByUs: true, Addresses: []netip.Addr{address}, Named: []netip.Addr{address}, Pools: []string{"p1"},
+		Since: epoch().Add(time.Duration(now/3) * time.Second), Renumbered: written.Recorded.Renumbered,
+	}
+	w.live[name] = &object{&written, now, now}
+	w.due[name] = true
+	w.acted[name] = true
 }
