@@ -17,15 +17,17 @@ import (
 
 	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/internal/ipam"
+	"github.com/berthlb/berth/internal/kube"
 	"github.com/berthlb/berth/internal/reason"
 )
 
 // pace is the least time between two writes of one object. A look at everything takes place at most ten times in that,
-// and takes up a tenth of the time at most.
+// and takes up a tenth of the time, since it keeps the allocator from its work; but none is put off for very long.
 const (
 	pace     = time.Second
 	lookPace = pace / 10
 	share    = 10
+	latest   = 2 * pace
 )
 
 // trust is for how long a status counts as stored that was written and that the cache does not show: it may lag behind.
@@ -92,20 +94,23 @@ func (r *Reporter) Wake() {
 // NeedLeaderElection is true: only the process that assigns knows the counts.
 func (r *Reporter) NeedLeaderElection() bool { return true }
 
-// Start looks at everything after each wake, and when something that was put off is due.
+// Start looks at everything after each wake, and when something that was put off is due. What is still put off when ctx ends
+// is written then: the next controller goes by what the statuses say cools down.
 func (r *Reporter) Start(ctx context.Context) error {
 	due := time.NewTimer(pace)
 	due.Stop() // until something is put off
 	defer due.Stop()
+	var again time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return r.end(ctx, again)
 		case <-r.wake:
 		case <-due.C:
 		}
 		begun := r.Now()
-		again, err := r.report(ctx)
+		var err error
+		again, err = r.report(ctx, pace)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Info("status not written, trying again", "error", err.Error())
 		}
@@ -115,15 +120,32 @@ func (r *Reporter) Start(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(min(max(lookPace, share*ended.Sub(begun)), pace)):
+			return r.end(ctx, again)
+		case <-time.After(min(max(lookPace, share*ended.Sub(begun)), latest)):
 		}
 	}
 }
 
+// end writes what is put off, if there may be anything.
+func (r *Reporter) end(ctx context.Context, again time.Time) error {
+	select {
+	case <-r.wake:
+	default:
+		if again.IsZero() {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kube.WriteTimeout)
+	defer cancel()
+	if _, err := r.report(ctx, 0); err != nil {
+		r.Log.Info("status not written at the end", "error", err.Error())
+	}
+	return nil
+}
+
 // report writes each status that is not what it should be, and tells when to look again at what has to wait: the zero time
-// if nothing has. One that cannot be written does not keep the others from it; the first error is returned.
-func (r *Reporter) report(ctx context.Context) (again time.Time, err error) {
+// if nothing has. rest is how long the last write of an object must be ago. One that cannot be written does not keep the others from it; the first error is returned.
+func (r *Reporter) report(ctx context.Context, rest time.Duration) (again time.Time, err error) {
 	subjects, err := r.subjects(ctx)
 	if err != nil {
 		return r.Now().Add(pace), err
@@ -131,7 +153,7 @@ func (r *Reporter) report(ctx context.Context) (again time.Time, err error) {
 	kept := make(map[types.UID]sent, len(subjects))
 	for _, s := range subjects {
 		last := r.sent[s.object.GetUID()]
-		due, writeErr := r.settle(ctx, s, &last)
+		due, writeErr := r.settle(ctx, s, &last, rest)
 		if !due.IsZero() && (again.IsZero() || due.Before(again)) {
 			again = due
 		}
@@ -146,29 +168,35 @@ func (r *Reporter) report(ctx context.Context) (again time.Time, err error) {
 
 // settle writes the status of one object if it is not what it should be and the last write is long enough ago. due is when
 // to look again, if that is needed.
-func (r *Reporter) settle(ctx context.Context, s subject, last *sent) (due time.Time, err error) {
-	now, wanted := r.Now(), bare(s.wanted)
+func (r *Reporter) settle(ctx context.Context, s subject, last *sent, rest time.Duration) (due time.Time, err error) {
+	now := r.Now()
+	if now.Before(last.at.Add(rest)) {
+		return last.at.Add(rest), nil
+	}
+	status, write := s.look()
+	if status == nil {
+		return time.Time{}, nil
+	}
+	wanted := bare(status)
 	switch {
 	case equality.Semantic.DeepEqual(bare(s.stored), wanted):
 		return time.Time{}, nil
-	case now.Before(last.at.Add(pace)):
-		return last.at.Add(pace), nil
 	case now.Before(last.at.Add(trust)) && equality.Semantic.DeepEqual(last.status, wanted):
 		return last.at.Add(trust), nil
 	}
 	*last = sent{at: now}
-	if err := s.write(ctx); err != nil {
+	if err := write(ctx); err != nil {
 		return now.Add(pace), err
 	}
 	last.status = wanted
-	r.tell(s)
+	r.tell(s, status)
 	return time.Time{}, nil
 }
 
 // tell records an event where an object begins not to be used as written, or for another reason than before (rule O5).
-func (r *Reporter) tell(s subject) {
+func (r *Reporter) tell(s subject, status any) {
 	was := meta.FindStatusCondition(conditionsOf(s.stored), v1beta1.ConditionReady)
-	is := meta.FindStatusCondition(conditionsOf(s.wanted), v1beta1.ConditionReady)
+	is := meta.FindStatusCondition(conditionsOf(status), v1beta1.ConditionReady)
 	if is.Status == metav1.ConditionTrue || (was != nil && was.Reason == is.Reason && was.Message == is.Message) {
 		return
 	}

@@ -215,6 +215,11 @@ func TestStatusesFollowWhatIsTrue(t *testing.T) {
 		if c := meta.FindStatusCondition(w.pools[0].Status.Conditions, v1beta1.ConditionOverlaps); c.Status != metav1.ConditionFalse {
 			t.Errorf("the condition Overlaps is %v", c)
 		}
+		w.change(func() { w.pools = w.pools[1:] })
+		expect("the pool is gone", []string{"all False PoolNotFound"}, []string{"all PoolNotFound: spec.ipAddressPools names pools that do not exist: public"})
+		if left, err := testutil.GatherAndCount(registry, "berth_pool_addresses"); err != nil || left > 0 {
+			t.Errorf("%d gauges of pools that are gone or have no addresses, %v", left, err)
+		}
 	})
 }
 
@@ -340,6 +345,34 @@ func TestAtMostOneWriteASecond(t *testing.T) {
 		time.Sleep(2 * time.Second) // in fake time
 		if writes, _ := w.take(); len(writes) != 1 || !strings.Contains(writes[0], " 990/") {
 			t.Errorf("the last change is written as %v", writes)
+		}
+	})
+}
+
+// TestTheLastChangeIsWrittenAtTheEnd: what a controller that stops has put off is what the next one needs; where it has put
+// off nothing it writes nothing.
+func TestTheLastChangeIsWrittenAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, changed := range []bool{true, false} {
+			w := &world{pools: []v1beta1.IPAddressPool{*lbtest.PoolObject("public", "192.0.2.0/28")}, usage: map[string]ipam.Usage{"public": used(0)}}
+			reporter := poolstatus.New(poolstatus.Options{
+				Reader: w, Allocator: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(prometheus.NewRegistry()), Log: logr.Discard(), Now: time.Now,
+			})
+			stop := run(t, reporter)
+			reporter.Wake()
+			time.Sleep(500 * time.Millisecond) // in fake time
+			w.take()
+			if changed {
+				w.change(func() { w.usage["public"] = used(1) })
+				reporter.Wake()
+				time.Sleep(100 * time.Millisecond) // in fake time
+			}
+			stop()
+			writes, _ := w.take()
+			if len(writes) > 0 != changed {
+				t.Errorf("changed %v, written at the end: %v", changed, writes)
+			}
 		}
 	})
 }

@@ -14,12 +14,13 @@ import (
 type subject struct {
 	kind   string
 	object client.Object
-	// stored is the status that the object has, wanted the one it should have: both of the type of its kind.
-	stored, wanted any
-	write          func(context.Context) error
+	stored any // the status that it has
+	// look finds out the status that it should have, of the same type, and how to write it; nil if that is not known yet.
+	// For a pool this takes the allocator's time.
+	look func() (wanted any, write func(context.Context) error)
 }
 
-// subjects are all objects that there is something to say about.
+// subjects are all objects that there may be something to say about.
 func (r *Reporter) subjects(ctx context.Context) ([]subject, error) {
 	var pools v1beta1.IPAddressPoolList
 	if err := r.Reader.List(ctx, &pools); err != nil {
@@ -35,51 +36,48 @@ func (r *Reporter) subjects(ctx context.Context) ([]subject, error) {
 	}
 	names := map[string]bool{}
 	var all []subject
-	r.Metrics.reset()
 	for i := range pools.Items {
 		names[pools.Items[i].Name] = true
-		all = r.addPool(all, &pools.Items[i])
+		all = append(all, r.pool(&pools.Items[i]))
 	}
+	r.Metrics.keep(names)
 	for i := range reservations.Items {
-		all = r.addReservation(all, &reservations.Items[i])
+		all = append(all, r.reservation(&reservations.Items[i]))
 	}
 	for i := range advertisements.Items {
-		all = r.addAdvertisement(all, &advertisements.Items[i], names)
+		all = append(all, r.advertisement(&advertisements.Items[i], names))
 	}
 	return all, nil
 }
 
-func (r *Reporter) addPool(all []subject, pool *v1beta1.IPAddressPool) []subject {
-	usage, known := r.Allocator.Usage(pool.Name)
-	if !known {
-		return all
-	}
-	r.Metrics.set(pool.Name, usage)
-	wanted := poolStatus(pool, usage, r.Now())
-	return append(all, subject{
-		kind: "IPAddressPool", object: pool, stored: pool.Status, wanted: wanted,
-		write: func(ctx context.Context) error { return r.Writer.SetPoolStatus(ctx, pool, wanted) },
-	})
+func (r *Reporter) pool(pool *v1beta1.IPAddressPool) subject {
+	return subject{kind: "IPAddressPool", object: pool, stored: pool.Status, look: func() (any, func(context.Context) error) {
+		usage, known := r.Allocator.Usage(pool.Name)
+		if !known {
+			return nil, nil
+		}
+		r.Metrics.set(pool.Name, usage)
+		wanted := poolStatus(pool, usage, r.Now())
+		return wanted, func(ctx context.Context) error { return r.Writer.SetPoolStatus(ctx, pool, wanted) }
+	}}
 }
 
-func (r *Reporter) addReservation(all []subject, reservation *v1beta1.AddressReservation) []subject {
-	problem, known := r.Allocator.Reservation(reservation.Name)
-	if !known {
-		return all
-	}
-	wanted := reservationStatus(reservation, problem, r.Now())
-	return append(all, subject{
-		kind: "AddressReservation", object: reservation, stored: reservation.Status, wanted: wanted,
-		write: func(ctx context.Context) error { return r.Writer.SetReservationStatus(ctx, reservation, wanted) },
-	})
+func (r *Reporter) reservation(reservation *v1beta1.AddressReservation) subject {
+	return subject{kind: "AddressReservation", object: reservation, stored: reservation.Status, look: func() (any, func(context.Context) error) {
+		problem, known := r.Allocator.Reservation(reservation.Name)
+		if !known {
+			return nil, nil
+		}
+		wanted := reservationStatus(reservation, problem, r.Now())
+		return wanted, func(ctx context.Context) error { return r.Writer.SetReservationStatus(ctx, reservation, wanted) }
+	}}
 }
 
-func (r *Reporter) addAdvertisement(all []subject, advertisement *v1beta1.L2Advertisement, pools map[string]bool) []subject {
-	wanted := advertisementStatus(advertisement, pools, r.Now())
-	return append(all, subject{
-		kind: "L2Advertisement", object: advertisement, stored: advertisement.Status, wanted: wanted,
-		write: func(ctx context.Context) error { return r.Writer.SetAdvertisementStatus(ctx, advertisement, wanted) },
-	})
+func (r *Reporter) advertisement(advertisement *v1beta1.L2Advertisement, pools map[string]bool) subject {
+	return subject{kind: "L2Advertisement", object: advertisement, stored: advertisement.Status, look: func() (any, func(context.Context) error) {
+		wanted := advertisementStatus(advertisement, pools, r.Now())
+		return wanted, func(ctx context.Context) error { return r.Writer.SetAdvertisementStatus(ctx, advertisement, wanted) }
+	}}
 }
 
 // conditionsOf are the conditions of a status.
