@@ -144,7 +144,8 @@ func (r *Reporter) end(ctx context.Context, again time.Time) error {
 }
 
 // report writes each status that is not what it should be, and tells when to look again at what has to wait: the zero time
-// if nothing has. rest is how long the last write of an object must be ago. One that cannot be written does not keep the others from it; the first error is returned.
+// if nothing has. rest is how long the last write of an object must be ago. One that cannot be written does not keep the
+// others from it; the first error is returned.
 func (r *Reporter) report(ctx context.Context, rest time.Duration) (again time.Time, err error) {
 	subjects, err := r.subjects(ctx)
 	if err != nil {
