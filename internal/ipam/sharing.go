@@ -117,17 +117,24 @@ func (l *Ledger) merelyTolerated(service *cluster.Service, address netip.Addr) s
 	return ""
 }
 
-// refuseCompany says why the Service cannot join those that hold the address; "" if it can, or if nobody holds it. other
-// is the one it does not get along with.
-func (l *Ledger) refuseCompany(service *cluster.Service, address netip.Addr, pool *cluster.Pool) (other *cluster.Service, why string) {
+// refuseCompany says why the Service cannot join those that hold the address; "" if it can, or if nobody holds it. first
+// is the one it does not get along with, before others one without the key.
+func (l *Ledger) refuseCompany(service *cluster.Service, address netip.Addr, pool *cluster.Pool) (first *cluster.Service, why string) {
 	others := l.others(service, address)
 	if len(others) == 0 {
 		return nil, ""
 	}
 	for _, other := range others {
-		if why := clash(service, other); why != "" {
-			return other, why
+		switch found := clash(service, other); {
+		case found == "":
+		case service.SharingKey == "" || other.SharingKey != service.SharingKey: // no change of ports would help
+			return other, found
+		case why == "":
+			first, why = other, found
 		}
+	}
+	if why != "" {
+		return first, why
 	}
 	host := slices.MinFunc(others, earlier)
 	return host, forbids(pool, service, host, others)
