@@ -88,6 +88,7 @@ func newService(name string, policy corev1.ServiceExternalTrafficPolicy) *corev1
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels()},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Selector: labels(), ExternalTrafficPolicy: policy,
+			AllocateLoadBalancerNodePorts: new(bool), // there are but 2,768, and kube-proxy needs none for an address
 			Ports: []corev1.ServicePort{{Port: port, TargetPort: intstr.FromInt32(podPort)}},
 		},
 	}
