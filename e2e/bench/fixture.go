@@ -89,7 +89,7 @@ func newService(name string, policy corev1.ServiceExternalTrafficPolicy) *corev1
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Selector: labels(), ExternalTrafficPolicy: policy,
 			AllocateLoadBalancerNodePorts: new(bool), // there are but 2,768, and kube-proxy needs none for an address
-			Ports: []corev1.ServicePort{{Port: port, TargetPort: intstr.FromInt32(podPort)}},
+			Ports:                         []corev1.ServicePort{{Port: port, TargetPort: intstr.FromInt32(podPort)}},
 		},
 	}
 }
