@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 )
 
@@ -14,6 +16,8 @@ import (
 type schema struct {
 	Type        string            `json:"type"`
 	Format      string            `json:"format"`
+	Pattern     string            `json:"pattern"`
+	MaxLength   int               `json:"maxLength"`
 	Description string            `json:"description"`
 	Properties  map[string]schema `json:"properties"`
 	Items       *schema           `json:"items"`
@@ -126,5 +130,31 @@ func TestNoFieldIsReadMoreStrictlyThanItsSchema(t *testing.T) {
 				t.Errorf("%s: format duration admits what the typed decoder refuses", path)
 			}
 		})
+	}
+}
+
+// TestEveryDurationIsRead: what the pattern of a duration admits the typed decoder takes, since one object that it does not
+// take would keep every list of them from being read.
+func TestEveryDurationIsRead(t *testing.T) {
+	t.Parallel()
+	durations := 0
+	for kind, root := range crds(t) {
+		root.walk(kind, func(path string, field *schema) {
+			if !strings.Contains(field.Pattern, "ms|s") {
+				return
+			}
+			durations++
+			texts := rapid.StringMatching(field.Pattern).Filter(func(text string) bool { return len(text) <= field.MaxLength })
+			rapid.Check(t, func(t *rapid.T) {
+				text := texts.Draw(t, "duration")
+				var read metav1.Duration
+				if err := yaml.Unmarshal([]byte(`"`+text+`"`), &read); err != nil {
+					t.Fatalf("%s: %v", path, err)
+				}
+			})
+		})
+	}
+	if durations == 0 {
+		t.Error("the CRDs have no duration: this test looks in the wrong place")
 	}
 }
