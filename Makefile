@@ -69,10 +69,11 @@ test: doctor-test ## unit tests, and scenes (the API among them) on a real clust
 		'scenes|1500|$(again) e2e'
 
 .PHONY: test-more
-test-more: doctor-test-more ## what takes longer or needs more packages: the race detector, kube-proxy with iptables
+test-more: doctor-test-more ## what takes longer or needs more packages: the race detector, iptables, nodes with a kubelet
 	@$(steps) \
 		'race detector|1800|$(again) race' \
-		'scenes with iptables|300|$(again) e2e SCENE=iptables'
+		'scenes with iptables|300|$(again) e2e SCENE=iptables' \
+		'scenes with a kubelet|1500|$(again) e2e SCENE=kubelet-'
 
 .PHONY: unit
 unit: doctor-build $(testsum) ## unit tests alone

@@ -65,6 +65,14 @@ func TestDoctor(t *testing.T) {
 			},
 			args: []string{"--quiet", "test-more"}, want: "missing, so this is switched off: the race detector",
 		},
+		"no pkg-config": {
+			reason: "Without what builds runc there are no nodes with a kubelet, and the sentence names the packages to install.",
+			programs: map[string]string{
+				"go": "echo go version go1.99.0 linux/amd64",
+				"df": "echo Filesystem; echo /dev/x 99999999 1 99999999 1% /",
+			},
+			args: []string{"--quiet", "test-more"}, want: "pkg-config  missing, so this is switched off: scenes on nodes with a kubelet (building runc). BERTH_NO_INSTALL is set; apt-get install",
+		},
 		"no namespaces": {
 			reason: "Without them the reason of the kernel is passed on.",
 			programs: map[string]string{
