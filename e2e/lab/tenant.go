@@ -27,7 +27,7 @@ func (l *Lab) AddNamespace(ctx context.Context, name string) error {
 // sceneKinds are the cluster-scoped kinds that a scene makes objects of.
 func sceneKinds() []schema.GroupVersionResource {
 	var kinds []schema.GroupVersionResource
-	for _, resource := range []string{"ipaddresspools", "l2advertisements"} {
+	for _, resource := range []string{"ipaddresspools", "addressreservations", "l2advertisements"} {
 		kinds = append(kinds, schema.GroupVersionResource{Group: "berth.dev", Version: "v1beta1", Resource: resource})
 	}
 	return kinds
