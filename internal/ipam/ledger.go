@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
-	"github.com/berthlb/berth/internal/reason"
 )
 
 // Ledger knows who holds what. It is not safe for concurrent use: decisions are serial (its owner holds a lock), writes
@@ -247,11 +246,17 @@ func (l *Ledger) want(e *entry, decision Decision, wakes woken) {
 	l.invite(e, before, wakes)
 }
 
-// invite wakes those of the same key, where the Service has come to a right to an address that they might share.
+// invite wakes those of the same key, where the Service has come to a right to an address that they might share, and those
+// that share it already.
 func (l *Ledger) invite(e *entry, before []held, wakes woken) {
-	key := e.service.SharingKey
-	if key != "" && slices.ContainsFunc(e.wanted, func(one held) bool { return !contains(before, one.address) }) {
-		l.waiting.all(waitKey{sharingKey: key}, wakes)
+	for _, one := range e.wanted {
+		if contains(before, one.address) {
+			continue
+		}
+		if key := e.service.SharingKey; key != "" {
+			l.waiting.all(waitKey{sharingKey: key}, wakes)
+		}
+		l.reconsider(one.address, wakes)
 	}
 }
 
@@ -312,9 +317,12 @@ func (l *Ledger) replaceService(e *entry, service *cluster.Service, wakes woken)
 	l.waiting.add(service, e.last.waits)
 	if !sameSharing(old, service) {
 		l.waiting.all(waitKey{sharingKey: service.SharingKey}, wakes)
-		l.tell(e, func(*entry) bool { return true }, wakes)
-	} else if !old.Recorded.Since.Equal(service.Recorded.Since) { // who came first may be another one now
-		l.tell(e, func(other *entry) bool { return other.service.Name.Namespace != service.Name.Namespace }, wakes)
+		l.tell(e, wakes)
+	}
+	if !old.Recorded.Since.Equal(service.Recorded.Since) { // another one may have come first now
+		for _, address := range e.all() {
+			l.reconsider(address, wakes)
+		}
 	}
 	if slices.Equal(old.ClusterAddresses, service.ClusterAddresses) {
 		return
@@ -327,13 +335,12 @@ func (l *Ledger) replaceService(e *entry, service *cluster.Service, wakes woken)
 	}
 }
 
-// tell wakes those whose answer may depend on how the Service shares what it holds: who waits for it, and of those that
-// hold it too the chosen ones.
-func (l *Ledger) tell(e *entry, chosen func(*entry) bool, wakes woken) {
+// tell wakes those whose answer may depend on how the Service shares what it holds: who waits for it, and who holds it too.
+func (l *Ledger) tell(e *entry, wakes woken) {
 	for _, address := range e.all() {
 		l.waiting.all(waitKey{address: address}, wakes)
 		for other := range l.holders[address].each() {
-			if other != e && chosen(other) {
+			if other != e {
 				wakes.add(other.service)
 			}
 		}
@@ -439,11 +446,7 @@ func (l *Ledger) removeHolder(address netip.Addr, e *entry, published bool, wake
 	}
 	l.countForQuota(address, e, -1, wakes)
 	l.inviteTo(rest, wakes)
-	for other := range rest.each() {
-		if other.last.Reason.Word == reason.SharingNotAllowed {
-			wakes.add(other.service)
-		}
-	}
+	l.reconsider(address, wakes)
 	if rest.first == nil {
 		l.vacate(address, e.service.Name, published, wakes)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/reason"
 )
 
 // clash says why two Services cannot have one address together; "" if they can (rule A7). Pools are not asked: what they
@@ -94,27 +95,46 @@ func forbids(pool *cluster.Pool, service, host *cluster.Service, others []*clust
 	return ""
 }
 
-// merelyTolerated says why the Service would not be let on an address that it shares, were it to come now; "" if it
-// would. Who came first is never asked.
+// merelyTolerated says why the Service would not be let on an address that it shares, were it to come to its host now; ""
+// if it would. The host itself is never asked.
 func (l *Ledger) merelyTolerated(service *cluster.Service, address netip.Addr) string {
 	pool := l.pools.of(address)
 	if pool == nil {
 		return ""
 	}
-	others := slices.DeleteFunc(l.others(service, address), func(other *cluster.Service) bool {
-		return !l.entries[other.Name].claims(address)
-	})
-	if len(others) == 0 {
+	var host *cluster.Service
+	for e := range l.holders[address].each() {
+		if !e.isThe(service) && e.claims(address) && (host == nil || earlier(e.service, host) < 0) {
+			host = e.service
+		}
+	}
+	if host == nil || earlier(service, host) < 0 {
 		return ""
 	}
-	host := slices.MinFunc(others, earlier)
-	if earlier(service, host) < 0 {
-		return ""
-	}
-	if why := forbids(pool.Pool, service, host, others); why != "" {
+	if why := forbids(pool.Pool, service, host, []*cluster.Service{host}); why != "" {
 		return fmt.Sprintf("shared with Service %s, though %s", host.Name, why)
 	}
 	return ""
+}
+
+// reconsider wakes those that share an address, where the pool might not let them: who is the host, or whether there is
+// one, has changed.
+func (l *Ledger) reconsider(address netip.Addr, wakes woken) {
+	current, pool := l.holders[address], l.pools.of(address)
+	if current.first == nil || pool == nil {
+		return
+	}
+	doubtful := pool.Sharing == cluster.Never
+	for e := range current.each() {
+		doubtful = doubtful || e.service.Name.Namespace != current.first.service.Name.Namespace ||
+			e.last.Reason.Word == reason.SharingNotAllowed
+	}
+	if !doubtful {
+		return
+	}
+	for e := range current.each() {
+		wakes.add(e.service)
+	}
 }
 
 // refuseCompany says why the Service cannot join those that hold the address; "" if it can, or if nobody holds it. first

@@ -91,7 +91,7 @@ func (t *twin) tolerated(s *cluster.Service, address netip.Addr) bool {
 	if pool == nil || len(company) == 0 || firstOf(append(slices.Clone(company), s)) == s {
 		return false
 	}
-	return !allows(pool, s, company)
+	return !allows(pool, s, []*cluster.Service{firstOf(company)})
 }
 
 // overQuota is true if the namespace may hold no more of the pool.
