@@ -56,7 +56,7 @@ func checkHolder(ctx context.Context, name string) error {
 	var holder *syscall.Ucred
 	var asked error
 	err = raw.Control(func(fd uintptr) {
-		holder, asked = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED) //nolint:gosec // a descriptor is small
+		holder, asked = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	})
 	if err = errors.Join(err, asked); err != nil {
 		return fmt.Errorf("ask who holds the node's turn: %w", err)
@@ -78,7 +78,7 @@ func awaitTurn(ctx context.Context, gossipPort uint16) (turn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return turn{}, ctx.Err()
+			return turn{}, fmt.Errorf("wait for the node's turn: %w", ctx.Err())
 		case <-tick.C:
 		}
 	}

@@ -89,7 +89,7 @@ func TestProbe(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := os.MkdirTemp("", "berth") // a socket's path may have 107 bytes, which t.TempDir exceeds
+			dir, err := os.MkdirTemp("", "berth") //nolint:usetesting // a socket's path may have 107 bytes, which t.TempDir may exceed
 			if err != nil {
 				t.Fatal(err)
 			}
