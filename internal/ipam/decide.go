@@ -191,6 +191,7 @@ func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool 
 	for _, refusal := range []*reason.Reason{
 		l.refuseReserved(service, address),
 		l.refuseSkipped(address, pool),
+		refuseBuggy(address, pool),
 		l.refuseCooling(service, address, pool),
 		l.refuseHeld(service, address, pool),
 	} {
@@ -216,6 +217,10 @@ func (l *Ledger) refuseSkipped(address netip.Addr, pool *poolIndex) *reason.Reas
 	if why := l.skip.why(address); why != "" {
 		return reason.New(reason.AddressSkipped, "%s of pool %s is %s", address, pool.Name, why)
 	}
+	return nil
+}
+
+func refuseBuggy(address netip.Addr, pool *poolIndex) *reason.Reason {
 	if pool.free(cluster.FamilyOf(address)).skips(address) {
 		return reason.New(reason.AddressSkipped, "%s is left out by pool %s: avoidBuggyIPs", address, pool.Name)
 	}
