@@ -96,6 +96,7 @@ func (w *world) countsAreExact() {
 			}
 		}
 		got := usage(w, w.ledger, pool.Name)
+		w.skippedAreShown(pool, got.Skipped)
 		got.Overlap, got.Skipped = nil, nil
 		if diff := cmp.Diff(want, got, compareAddr()); diff != "" {
 			w.t.Fatalf("P15, P17: pool %s is counted wrong (-walk +ledger):\n%s", pool.Name, diff)
@@ -164,4 +165,19 @@ func (w *world) coldStart() map[cluster.Name]twinAnswer {
 		answers[s.Name] = twinAnswer{decision.Verdict, decision.Addresses, decision.Pools, decision.Reason.Word, decision.Renumbered}
 	}
 	return answers
+}
+
+// skippedAreShown: the pool's list of what is skipped has just those addresses that the twin skips, but for avoidBuggyIPs.
+func (w *world) skippedAreShown(pool *cluster.Pool, shown []ipam.Skipped) {
+	twin := *w.twin
+	plain := *pool
+	plain.AvoidBuggyIPs = false
+	twin.picture.Pools = slices.Clone(twin.picture.Pools)
+	twin.picture.Pools[slices.Index(twin.picture.Pools, pool)] = &plain
+	for address := range twin.addresses(&plain, cluster.IPv4) {
+		listed := slices.ContainsFunc(shown, func(s ipam.Skipped) bool { return s.Range.Contains(address) })
+		if skipped := twin.skipped(address); skipped != listed {
+			w.t.Fatalf("A5: %s of pool %s is skipped: %v, listed: %v", address, pool.Name, skipped, listed)
+		}
+	}
 }

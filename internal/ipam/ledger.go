@@ -22,6 +22,7 @@ type Ledger struct {
 	cooling    cooling
 	now        time.Time
 	skip       skipped
+	skippedIn  map[*poolIndex][]Skipped // as far as it was asked for, see skippedOf
 	pools      pools
 	picture    Cluster
 	namespaces map[string]*cluster.Namespace
@@ -127,13 +128,14 @@ const (
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		entries: map[cluster.Name]*entry{},
-		holders: map[netip.Addr]holders{},
-		waiting: waiting{},
-		keys:    map[string]map[*entry]struct{}{},
-		used:    map[place]int64{},
-		cooling: newCooling(),
-		skip:    skipped{services: map[netip.Addr][]cluster.Name{}},
+		entries:   map[cluster.Name]*entry{},
+		holders:   map[netip.Addr]holders{},
+		waiting:   waiting{},
+		keys:      map[string]map[*entry]struct{}{},
+		used:      map[place]int64{},
+		cooling:   newCooling(),
+		skippedIn: map[*poolIndex][]Skipped{},
+		skip:      skipped{services: map[netip.Addr][]cluster.Name{}},
 	}
 }
 
@@ -156,6 +158,7 @@ func (l *Ledger) SetCluster(picture Cluster) {
 	for address := range l.cooling.byAddress {
 		l.keepFree(address)
 	}
+	l.skippedIn = map[*poolIndex][]Skipped{}
 	l.recountQuotas()
 }
 
@@ -511,6 +514,7 @@ func (l *Ledger) offer(address netip.Addr, wakes woken) {
 // the Service to name changes.
 func (l *Ledger) skipForService(address netip.Addr, name cluster.Name, wakes woken) {
 	l.skip.addService(address, name)
+	delete(l.skippedIn, l.pools.of(address))
 	l.keepFree(address)
 	if at := l.pools.at(address); at != nil && at.corner != nil {
 		wakes.add(l.waiting.first(waitKey{reservedFor: at.corner.reservation.Service}))
@@ -520,6 +524,7 @@ func (l *Ledger) skipForService(address netip.Addr, name cluster.Name, wakes wok
 
 // unskipForService ends that.
 func (l *Ledger) unskipForService(address netip.Addr, name cluster.Name, wakes woken) {
+	delete(l.skippedIn, l.pools.of(address))
 	if l.skip.removeService(address, name) {
 		l.offer(address, wakes)
 	}
@@ -553,6 +558,7 @@ func (l *Ledger) clone() *Ledger {
 		used:       maps.Clone(l.used),
 		cooling:    l.cooling.clone(),
 		now:        l.now,
+		skippedIn:  map[*poolIndex][]Skipped{},
 		skip:       l.skip.clone(),
 		pools:      l.pools.clone(),
 		picture:    l.picture,

@@ -66,8 +66,18 @@ func (l *Ledger) Usage(name string) (Usage, bool) {
 	return usage, true
 }
 
-// skippedOf is what is skipped of a pool, in order. An address that several reasons concern is named once.
+// skippedOf is what is skipped of a pool, in order. An address that several reasons concern is named once. To find it
+// takes a look at every Service's addresses, so it is kept until one of the pool's addresses is concerned.
 func (l *Ledger) skippedOf(pool *poolIndex) []Skipped {
+	known, found := l.skippedIn[pool]
+	if !found {
+		known = l.findSkipped(pool)
+		l.skippedIn[pool] = known
+	}
+	return known
+}
+
+func (l *Ledger) findSkipped(pool *poolIndex) []Skipped {
 	var skipped []Skipped
 	for _, one := range l.skip.prefixes {
 		for _, r := range intersect([]netipx.IPRange{netipx.RangeOfPrefix(one.prefix)}, pool.used) {
