@@ -325,6 +325,9 @@ func (l *Ledger) replaceService(e *entry, service *cluster.Service, wakes woken)
 	if !old.Recorded.Since.Equal(service.Recorded.Since) { // another one may have come first now
 		for _, address := range e.all() {
 			l.reconsider(address, wakes)
+			if len(l.holders[address].more) > 0 {
+				l.waiting.all(waitKey{address: address}, wakes) // they are told whose it is
+			}
 		}
 	}
 	if slices.Equal(old.ClusterAddresses, service.ClusterAddresses) {
