@@ -112,7 +112,8 @@ image: doctor-build ## container images without a container engine, for amd64 an
 	done
 
 .PHONY: soak
-soak: doctor-test $(testsum) $(lab) ## a cluster in which nothing happens must stay calm, for DURATION (10m)
+soak: doctor-test $(testsum) $(lab) ## new random histories of allocation; then a calm cluster must stay calm, for DURATION (10m)
+	go test -count=1 -timeout 0 -run Random ./internal/ipam -rapid.checks=$(or $(HISTORIES),20000) -rapid.seed=$$(date +%s)
 	@DURATION='$(or $(DURATION),10m)' $(again) e2e SCENE=steady
 
 # ---- for those who change Berth
