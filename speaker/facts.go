@@ -19,6 +19,7 @@ type facts struct {
 	denied    func() bool // raw sockets are refused, so that no link is of use
 	proxy     *proxy.Watcher
 	fresh     *agent.Freshness
+	settling  *agent.Settling
 	directory *directory
 
 	teller teller
@@ -31,11 +32,14 @@ func (f *facts) own() cluster.Member {
 	if f.denied() {
 		links = nil
 	}
+	settled, outlived := f.settling.Now()
 	return cluster.Member{
 		Node:       f.node,
 		ProxyReady: f.proxy.Up(),
 		Stale:      f.fresh.Stale(),
 		Unsure:     f.fresh.Unsure(),
+		Settled:    settled,
+		Outlived:   outlived,
 		Links:      links,
 		Versions:   []int{election.Version},
 	}

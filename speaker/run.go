@@ -47,6 +47,7 @@ type speaker struct {
 	registry  *prometheus.Registry
 
 	fresh     *agent.Freshness
+	settling  *agent.Settling
 	links     *wire.Links
 	responder *l2.Responder
 	watcher   *proxy.Watcher
@@ -78,6 +79,7 @@ func run(ctx context.Context, options *flags, log logr.Logger) error {
 	}
 	s := &speaker{options: options, log: log, directory: newDirectory(), registry: prometheus.NewRegistry(), fresh: agent.NewFreshness()}
 	s.store = compile.NewStore(compile.Options{LoadBalancerClass: options.loadBalancerClass, Default: options.defaultClass})
+	s.settling = agent.NewSettling(s.store.FailbackDelays)
 	if s.boot, err = bootID(); err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (s *speaker) assemble(id identity) error {
 		return err
 	}
 	s.facts = &facts{
-		node: s.options.node, ring: s.ring, links: s.links, denied: s.denied.Load, proxy: s.watcher, fresh: s.fresh,
+		node: s.options.node, ring: s.ring, links: s.links, denied: s.denied.Load, proxy: s.watcher, fresh: s.fresh, settling: s.settling,
 		directory: s.directory,
 	}
 	s.gateways = gateways{list: wire.Gateways, log: s.log}
@@ -208,6 +210,7 @@ func (s *speaker) start(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return s.gate.Run(ctx, s.loop.Wake) })
 	group.Go(func() error { return s.ring.Run(ctx, s.gossiped) })
 	group.Go(func() error { return s.fresh.Run(ctx, s.ask, changed) })
+	group.Go(func() error { return s.settling.Run(ctx, changed) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
 	group.Go(func() error { return s.loop.Run(ctx) })
 	group.Go(func() error { return s.settle(ctx) })
@@ -226,6 +229,8 @@ func (s *speaker) settle(ctx context.Context) error {
 	}
 	s.facts.tell()
 	s.meet(ctx)
+	s.settling.Begin(s.others())
+	s.facts.tell()
 	s.joined.Store(true)
 	s.loop.Wake()
 	return nil
@@ -244,6 +249,13 @@ func (s *speaker) meet(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// others are the speakers alive but for this one.
+func (s *speaker) others() map[string]*cluster.Member {
+	members := s.ring.Members()
+	delete(members, s.options.node)
+	return members
 }
 
 func (s *speaker) metAll() bool {

@@ -27,10 +27,14 @@ func (s *speaker) report(state agent.State) {
 		MembersSeen:    int32(len(state.Facts.Members)), //nolint:gosec // a cluster has fewer nodes
 		Stale:          own.Stale,
 		ProxyReady:     own.ProxyReady,
+		Settled:        own.Settled,
 		Links:          links(own.Links),
 		Gateways:       s.gateways.texts(time.Now()),
 		L2Addresses:    texts(state.Have),
 		L2AddressCount: int32(len(state.Have)), //nolint:gosec // pools given to one node are smaller
+	}
+	if own.Outlived > 0 {
+		status.Outlived = &metav1.Duration{Duration: own.Outlived}
 	}
 	for _, version := range own.Versions {
 		status.ElectionVersions = append(status.ElectionVersions, int32(version)) //nolint:gosec // small numbers

@@ -70,6 +70,17 @@ type L2AdvertisementSpec struct {
 	// +listType=atomic
 	PreferredNodeSelectors []PreferredNodeSelector `json:"preferredNodeSelectors,omitempty"`
 
+	// failbackDelay is for how long a node that comes back owns no address, as long as another one can that was there
+	// before: time for caches to fill, and for a node that comes and goes to cost its addresses one move and not many. At
+	// most 24h; none means that it counts at once. If several advertisements are for an address the longest counts.
+	// Example: "5m".
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') || duration(self) <= duration('24h')",messageExpression="self + ' is too long: a node that is back waits for 24h at most'"
+	FailbackDelay *metav1.Duration `json:"failbackDelay,omitempty"`
+
 	// interfaces are the names of the links that may answer; with none, every link of the node that is up, belongs
 	// to no other link and is not a pod's. Example: ["eth0", "bond0.100"].
 	// +optional

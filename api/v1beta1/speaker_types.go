@@ -72,6 +72,18 @@ type SpeakerStatus struct {
 	// +optional
 	ProxyReady bool `json:"proxyReady,omitempty"`
 
+	// settled is false while the node is held back by failbackDelay, since it has come back to others that were there
+	// before (rule E8). Example: true.
+	// +optional
+	Settled bool `json:"settled,omitempty"`
+
+	// outlived is the longest failbackDelay in use that a node which is not settled has been back for. Example: "5m0s".
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(\.[0-9]{1,9})?(ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=32
+	Outlived *metav1.Duration `json:"outlived,omitempty"`
+
 	// electionVersions are the versions of the owner election this speaker can compute (rule E11). Example: [1].
 	// +optional
 	// +listType=atomic

@@ -369,6 +369,11 @@ func (in *L2AdvertisementSpec) DeepCopyInto(out *L2AdvertisementSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.FailbackDelay != nil {
+		in, out := &in.FailbackDelay, &out.FailbackDelay
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Interfaces != nil {
 		in, out := &in.Interfaces, &out.Interfaces
 		*out = make([]string, len(*in))
@@ -616,6 +621,11 @@ func (in *SpeakerStatus) DeepCopyInto(out *SpeakerStatus) {
 		in, out := &in.Members, &out.Members
 		*out = make([]string, len(*in))
 		copy(*out, *in)
+	}
+	if in.Outlived != nil {
+		in, out := &in.Outlived, &out.Outlived
+		*out = new(v1.Duration)
+		**out = **in
 	}
 	if in.ElectionVersions != nil {
 		in, out := &in.ElectionVersions, &out.ElectionVersions

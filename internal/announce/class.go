@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berthlb/berth/internal/reason"
 )
@@ -15,6 +16,7 @@ type class struct {
 	candidates []int            // indexes of places that pass E1 but for P7, ascending
 	out        []*reason.Reason // by place: the rule of E1 that removes it; nil for candidates
 	weights    []int            // by place
+	delays     []time.Duration  // by place: the longest failbackDelay
 	interfaces [][]string       // by place: names of the links allowed, sorted; nil means every link
 	tiers      map[string][]int // the best tier of all candidates, by the subnets an address is in
 }
@@ -49,6 +51,7 @@ func (d *decider) newClass(selections []*selection) *class {
 	c := &class{
 		out:        make([]*reason.Reason, len(d.places)),
 		weights:    make([]int, len(d.places)),
+		delays:     make([]time.Duration, len(d.places)),
 		interfaces: make([][]string, len(d.places)),
 		tiers:      map[string][]int{},
 	}
@@ -62,6 +65,7 @@ func (d *decider) newClass(selections []*selection) *class {
 		for _, a := range advertisements {
 			if d.views[a].selects[i] {
 				c.weights[i] += d.views[a].weights[i]
+				c.delays[i] = max(c.delays[i], d.snapshot.Advertisements[a].FailbackDelay)
 			}
 		}
 	}

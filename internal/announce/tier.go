@@ -12,6 +12,7 @@ type tier struct {
 	ready    bool // its node is ready; false for all where readiness is ignored
 	onSubnet bool // it has an allowed link in the address's subnet
 	weight   int  // the sum of preferredNodeSelectors
+	settled  bool // it has not just come back (rule E8)
 }
 
 func (t tier) compare(other tier) int {
@@ -20,6 +21,7 @@ func (t tier) compare(other tier) int {
 		falseFirst(t.ready, other.ready),
 		falseFirst(t.onSubnet, other.onSubnet),
 		cmp.Compare(t.weight, other.weight),
+		falseFirst(t.settled, other.settled),
 	)
 }
 
@@ -38,7 +40,13 @@ func falseFirst(a, b bool) int {
 func (d *decider) tierOf(c *class, i int, address netip.Addr, counts counting) tier {
 	p := &d.places[i]
 	_, onSubnet, _ := LinkFor(p.member.Links, c.interfaces[i], address)
-	return tier{fresh: !counts.stale || !p.member.Stale, ready: counts.ready && p.ready, onSubnet: onSubnet, weight: c.weights[i]}
+	return tier{
+		fresh:    !counts.stale || !p.member.Stale,
+		ready:    counts.ready && p.ready,
+		onSubnet: onSubnet,
+		weight:   c.weights[i],
+		settled:  p.member.Settled || p.member.Outlived >= c.delays[i],
+	}
 }
 
 // counting says what of the candidates counts at all, seen over all of them.

@@ -21,6 +21,7 @@ func TestTiers(t *testing.T) {
 	rackA := nodeLabels("rack=a")
 	unready := readiness(false, time.Hour)
 	racks := lbtest.Advertisement("racks", lbtest.Prefer(10, "rack=a"), lbtest.Prefer(5, "rack=a"), lbtest.Prefer(12, "rack=b"))
+	delayed := lbtest.Advertisement("delayed", lbtest.Failback(2*time.Minute))
 	either := []string{"n1", "n2"}
 	cases := map[string]struct {
 		reason string
@@ -68,7 +69,23 @@ func TestTiers(t *testing.T) {
 		"Preferred":   {reason: "weights add up", parts: [][]any{speaking("n1", nodeLabels("rack=b")), speaking("n2", rackA), {racks}}, want: []string{"n2"}},
 		"ReadyFirst":  {reason: "readiness before weight", parts: [][]any{speaking("n1"), speaking("n2", rackA, unready), {racks}}, want: []string{"n1"}},
 		"SubnetFirst": {reason: "the subnet before weight", parts: [][]any{speaking("n1"), speaking("n2", rackA, elsewhere), {racks}}, want: []string{"n1"}},
-		"FreshFirst":  {reason: "freshness before readiness", parts: [][]any{speaking("n1", unready), speaking("n2", stale)}, want: []string{"n1"}},
+		"Back":        {reason: "settled before back too short", parts: [][]any{speaking("n1"), speaking("n2", back(time.Minute)), {delayed}}, want: []string{"n1"}},
+		"Outlived":    {reason: "it has been back for as long as it must", parts: [][]any{speaking("n1"), speaking("n2", back(2*time.Minute)), {delayed}}, want: either},
+		"NoDelay":     {reason: "without a delay nobody has to be settled", parts: [][]any{speaking("n1"), speaking("n2", back(0))}, want: either},
+		"AllBack":     {reason: "nobody is settled", parts: [][]any{speaking("n1", back(0)), speaking("n2", back(time.Minute)), {delayed}}, want: either},
+		"LongestDelay": {
+			reason: "of two advertisements the longer delay counts",
+			parts:  [][]any{speaking("n1"), speaking("n2", back(2*time.Minute)), {delayed}, {lbtest.Advertisement("longer", lbtest.Failback(3*time.Minute))}}, want: []string{"n1"},
+		},
+		"DelayElsewhere": {
+			reason: "an advertisement that does not select the node has no delay for it",
+			parts:  [][]any{speaking("n1"), speaking("n2", back(0)), {lbtest.Advertisement("all")}, {lbtest.Advertisement("rack", lbtest.Failback(time.Minute), lbtest.ForNodes("rack=a"))}}, want: either,
+		},
+		"PreferredFirst": {
+			reason: "weight before settled",
+			parts:  [][]any{speaking("n1"), speaking("n2", rackA, back(0)), {racks}, {delayed}}, want: []string{"n2"},
+		},
+		"FreshFirst": {reason: "freshness before readiness", parts: [][]any{speaking("n1", unready), speaking("n2", stale)}, want: []string{"n1"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,6 +123,11 @@ func speaking(name string, edits ...any) []any {
 		}
 	}
 	return []any{node, member}
+}
+
+// back makes a speaker one that has come back, and has outlived that delay.
+func back(outlived time.Duration) func(*cluster.Member) {
+	return func(member *cluster.Member) { member.Settled, member.Outlived = false, outlived }
 }
 
 // readiness makes a node ready, or not, since then.

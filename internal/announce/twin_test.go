@@ -187,7 +187,19 @@ func (w *world) bestTier(candidates []string, counted []*worldService, address s
 	for _, node := range tier {
 		heaviest = max(heaviest, w.weight(node, counted))
 	}
-	return prefer(tier, func(node string) bool { return w.weight(node, counted) == heaviest })
+	tier = prefer(tier, func(node string) bool { return w.weight(node, counted) == heaviest })
+	return prefer(tier, func(node string) bool { return w.node(node).settled || w.node(node).outlived >= w.delay(node, counted) })
+}
+
+// delay is the longest of all advertisements for one of the Services that select the node.
+func (w *world) delay(node string, counted []*worldService) time.Duration {
+	n, longest := w.node(node), time.Duration(0)
+	for _, advert := range w.adverts {
+		if slices.ContainsFunc(counted, advert.isFor) && (advert.rack == "" || advert.rack == n.rack) && advert.delay > longest {
+			longest = advert.delay
+		}
+	}
+	return longest
 }
 
 // countsAsReady is E2: what ended or began within 10 s moves nothing.

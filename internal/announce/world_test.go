@@ -35,6 +35,8 @@ type worldNode struct {
 	speaker                bool // alive
 	dead                   bool // its speaker was alive
 	stale, unsure, proxied bool
+	settled                bool
+	outlived               time.Duration
 	links                  []string // of worldLinks
 }
 
@@ -57,6 +59,7 @@ type worldAdvert struct {
 	links            []string
 	prefer           string // a rack
 	weight, evenMore int32  // of that rack, by two selectors
+	delay            time.Duration
 }
 
 // The worlds' addresses, racks and links. Of the links eth2 has no IPv4 address; no link is in the subnet of the last address.
@@ -99,6 +102,7 @@ func drawNode(t *rapid.T, name string) worldNode {
 		ready: mostly(t, "ready"), readyFor: rapid.SampledFrom([]time.Duration{time.Hour, time.Second}).Draw(t, "for"),
 		unavailable: seldom(t, "unavailable"), leaving: seldom(t, "leaving"),
 		speaker: mostly(t, "speaker"), stale: seldom(t, "stale"), unsure: seldom(t, "unsure"), proxied: !seldom(t, "no proxy"),
+		settled: mostly(t, "settled"), outlived: rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "outlived"),
 		links: subset(t, "links", []string{"eth0", "eth1", "eth2"}),
 	}
 	n.dead = !n.speaker && rapid.Bool().Draw(t, "dead")
@@ -132,6 +136,7 @@ func drawAdvert(t *rapid.T, name string) worldAdvert {
 		links:  rapid.SampledFrom([][]string{nil, nil, {"eth0"}, {"eth1", "eth2"}, {"eth2"}}).Draw(t, "links"),
 		prefer: rapid.SampledFrom(racks()).Draw(t, "prefer"),
 		weight: rapid.SampledFrom([]int32{0, 0, 5, 10}).Draw(t, "weight"), evenMore: rapid.SampledFrom([]int32{0, 5}).Draw(t, "even more"),
+		delay: rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "delay"),
 	}
 }
 
@@ -178,7 +183,7 @@ func (w *world) facts() cluster.Facts {
 			facts.Down[n.name] = true
 		}
 		if n.speaker {
-			member := &cluster.Member{Node: n.name, ProxyReady: n.proxied, Stale: n.stale, Unsure: n.unsure}
+			member := &cluster.Member{Node: n.name, ProxyReady: n.proxied, Stale: n.stale, Unsure: n.unsure, Settled: n.settled, Outlived: n.outlived}
 			for _, link := range n.links {
 				member.Links = append(member.Links, worldLinks()[link])
 			}
@@ -241,6 +246,9 @@ func (s *worldService) slices() []*discoveryv1.EndpointSlice {
 func (a *worldAdvert) write() *v1beta1.L2Advertisement {
 	return lbtest.AdvertisementObject(a.name, func(spec *v1beta1.L2AdvertisementSpec) {
 		spec.IPAddressPools, spec.Interfaces = a.pools, a.links
+		if a.delay > 0 {
+			spec.FailbackDelay = &metav1.Duration{Duration: a.delay}
+		}
 		if a.app != "" {
 			spec.ServiceSelectors = []metav1.LabelSelector{lbtest.LabelSelector("app=" + a.app)}
 		}

@@ -37,6 +37,10 @@ type Member struct {
 	Unsure bool
 	// Restarting is true if the speaker has stopped to come back (rule E5).
 	Restarting bool
+	// Settled is true if no failbackDelay holds the node back: it was there first, or has been back for longer than any
+	// delay can be. Else Outlived is the longest delay in use that it has been back for (rule E8).
+	Settled  bool
+	Outlived time.Duration
 	// Links are the node's links that are up and can carry announcements, sorted by name.
 	Links []Link
 	// Versions of the election the speaker can compute (rule E11).

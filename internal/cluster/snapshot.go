@@ -16,6 +16,8 @@ type Advertisement struct {
 	NodeSelectors    []Selector
 	Preferred        []Preference
 	Interfaces       []string // sorted; none means every link
+	// FailbackDelay is for how long a node that is back owns no address that a settled one can own (rule E8).
+	FailbackDelay time.Duration
 }
 
 // Preference gives the nodes it selects a weight (rule E2).

@@ -16,6 +16,9 @@ func Advertisement(object *v1beta1.L2Advertisement) (*cluster.Advertisement, *re
 		Pools:      slices.Sorted(slices.Values(spec.IPAddressPools)),
 		Interfaces: slices.Sorted(slices.Values(spec.Interfaces)),
 	}
+	if spec.FailbackDelay != nil {
+		advertisement.FailbackDelay = spec.FailbackDelay.Duration
+	}
 	var problem *reason.Reason
 	if advertisement.PoolSelectors, problem = selectors("ipAddressPoolSelectors", spec.IPAddressPoolSelectors); problem != nil {
 		return nil, problem

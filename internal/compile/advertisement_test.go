@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ func TestAdvertisement(t *testing.T) {
 		spec.NodeSelectors = []metav1.LabelSelector{{}}
 		spec.PreferredNodeSelectors = []v1beta1.PreferredNodeSelector{{Weight: 50, Preference: lbtest.LabelSelector("rack=a")}}
 		spec.Interfaces = []string{"eth1", "bond0"}
+		spec.FailbackDelay = &metav1.Duration{Duration: 5 * time.Minute}
 	})
 	want := &cluster.Advertisement{
 		Name:          "edge",
@@ -42,6 +44,7 @@ func TestAdvertisement(t *testing.T) {
 		NodeSelectors: []cluster.Selector{{}},
 		Preferred:     []cluster.Preference{{Weight: 50, Nodes: lbtest.Selector("rack=a")}},
 		Interfaces:    []string{"bond0", "eth1"},
+		FailbackDelay: 5 * time.Minute,
 	}
 	got, problem := compile.Advertisement(object)
 	checkProblem(t, problem, "", "")

@@ -181,6 +181,19 @@ func (s *Store) DeleteAdvertisement(name string) {
 	s.advertisements.remove(name)
 }
 
+// FailbackDelays are those of all advertisements that have one.
+func (s *Store) FailbackDelays() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var delays []time.Duration
+	for _, advertisement := range s.advertisements.list() {
+		if advertisement.FailbackDelay > 0 {
+			delays = append(delays, advertisement.FailbackDelay)
+		}
+	}
+	return delays
+}
+
 // SetServiceCIDR takes a ServiceCIDR in.
 func (s *Store) SetServiceCIDR(object *networkingv1.ServiceCIDR) {
 	s.mu.Lock()

@@ -95,7 +95,7 @@ func Node(name string, edits ...func(*cluster.Node)) *cluster.Node {
 
 // Member is the live speaker of a node, with one link, eth0, in 192.0.2.0/24.
 func Member(node string, edits ...func(*cluster.Member)) *cluster.Member {
-	member := &cluster.Member{Node: node, ProxyReady: true, Links: []cluster.Link{Link("eth0", "192.0.2.0/24")}, Versions: []int{1}}
+	member := &cluster.Member{Node: node, ProxyReady: true, Settled: true, Links: []cluster.Link{Link("eth0", "192.0.2.0/24")}, Versions: []int{1}}
 	for _, edit := range edits {
 		edit(member)
 	}
@@ -153,6 +153,11 @@ func Prefer(weight int, labels ...string) func(*cluster.Advertisement) {
 	return func(advertisement *cluster.Advertisement) {
 		advertisement.Preferred = append(advertisement.Preferred, cluster.Preference{Weight: weight, Nodes: Selector(labels...)})
 	}
+}
+
+// Failback has nodes that are back wait for so long.
+func Failback(delay time.Duration) func(*cluster.Advertisement) {
+	return func(advertisement *cluster.Advertisement) { advertisement.FailbackDelay = delay }
 }
 
 // Selector selects objects with all of these labels, as "key=value".

@@ -72,7 +72,10 @@ func observers(name string, alive map[string]bool, sees map[string]map[string]bo
 
 // member is what a speaker's object says of it.
 func member(name string, status *v1beta1.SpeakerStatus) *cluster.Member {
-	m := &cluster.Member{Node: name, ProxyReady: status.ProxyReady, Stale: status.Stale}
+	m := &cluster.Member{Node: name, ProxyReady: status.ProxyReady, Stale: status.Stale, Settled: status.Settled}
+	if status.Outlived != nil {
+		m.Outlived = status.Outlived.Duration
+	}
 	for i := range status.Links {
 		m.Links = append(m.Links, link(&status.Links[i]))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
 )
@@ -45,6 +46,8 @@ type news struct {
 	Stale      bool       `json:"s,omitempty"`
 	Unsure     bool       `json:"u,omitempty"`
 	Restarting bool       `json:"r,omitempty"`
+	Settled    bool       `json:"d,omitempty"`
+	Outlived   int64      `json:"o,omitempty"` // nanoseconds
 	Links      []newsLink `json:"l,omitempty"`
 	Versions   []int      `json:"e,omitempty"`
 }
@@ -63,6 +66,7 @@ func newsOf(member cluster.Member, version uint64) news {
 	n := news{
 		Node: member.Node, Version: version,
 		ProxyReady: member.ProxyReady, Stale: member.Stale, Unsure: member.Unsure, Restarting: member.Restarting,
+		Settled: member.Settled, Outlived: int64(member.Outlived),
 		Versions: append([]int(nil), member.Versions[:min(len(member.Versions), maxVersions)]...),
 	}
 	for _, link := range member.Links[:min(len(member.Links), maxLinks)] {
@@ -80,6 +84,7 @@ func (n *news) member() *cluster.Member {
 	m := &cluster.Member{
 		Node:       n.Node,
 		ProxyReady: n.ProxyReady, Stale: n.Stale, Unsure: n.Unsure, Restarting: n.Restarting,
+		Settled: n.Settled, Outlived: time.Duration(n.Outlived),
 		Versions: append([]int(nil), n.Versions...),
 	}
 	for _, l := range n.Links {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,7 +16,7 @@ import (
 // full is a member of which every field is set.
 func full() cluster.Member {
 	return cluster.Member{
-		Node: "n1", ProxyReady: true, Stale: true, Unsure: true, Restarting: true, Versions: []int{1, 2},
+		Node: "n1", ProxyReady: true, Stale: true, Unsure: true, Restarting: true, Settled: true, Outlived: time.Minute, Versions: []int{1, 2},
 		Links: []cluster.Link{{
 			Name: "eth0", Index: 7, MAC: [6]byte{2, 0, 0, 0, 0, 1}, IPv4: true,
 			Subnets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")},
