@@ -18,6 +18,8 @@ type flags struct {
 	leaseName         string
 	loadBalancerClass string
 	defaultClass      bool
+	leaveTaints       []string
+	ignoreLabel       bool
 	listen            string
 	verbosity         int
 	version           bool
@@ -32,6 +34,8 @@ func parseFlags(args []string) (*flags, error) {
 	set.StringVar(&f.leaseName, "lease-name", "berth-controller", "name of the Lease that makes one controller active")
 	set.StringVar(&f.loadBalancerClass, "load-balancer-class", v1beta1.LoadBalancerClass, "spec.loadBalancerClass of the Services that are ours")
 	set.BoolVar(&f.defaultClass, "default", true, "serve Services without spec.loadBalancerClass too")
+	set.StringSliceVar(&f.leaveTaints, "leave-taints", compile.DefaultLeaveTaints(), "keys of taints with which a node leaves; as the speakers have it")
+	set.BoolVar(&f.ignoreLabel, "ignore-exclude-label", false, "the label node.kubernetes.io/exclude-from-external-load-balancers means nothing; as the speakers have it")
 	set.StringVar(&f.listen, "listen", ":7950", "address of the health and metrics endpoints")
 	set.IntVarP(&f.verbosity, "verbosity", "v", 0, "0: what changed; 1: also what was considered")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
@@ -60,5 +64,8 @@ func (f *flags) check() error {
 
 // class says which Services are ours.
 func (f *flags) class() compile.Options {
-	return compile.Options{LoadBalancerClass: f.loadBalancerClass, Default: f.defaultClass}
+	return compile.Options{
+		LoadBalancerClass: f.loadBalancerClass, Default: f.defaultClass,
+		LeaveTaints: f.leaveTaints, IgnoreExcludeLabel: f.ignoreLabel,
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berthlb/berth/api/v1beta1"
+	"github.com/berthlb/berth/internal/compile"
 	"github.com/berthlb/berth/speaker/internal/wire"
 )
 
@@ -23,6 +24,8 @@ type flags struct {
 	excludeInterfaces string
 	loadBalancerClass string
 	defaultClass      bool
+	leaveTaints       []string
+	ignoreLabel       bool
 	proxyHealth       string
 	proxyMetrics      string
 	verbosity         int
@@ -44,6 +47,8 @@ func parseFlags(args []string) (*flags, error) {
 	set.StringVar(&f.excludeInterfaces, "exclude-interfaces", wire.DefaultExclude, "regular expression of link names that never announce")
 	set.StringVar(&f.loadBalancerClass, "load-balancer-class", v1beta1.LoadBalancerClass, "spec.loadBalancerClass of the Services that are ours")
 	set.BoolVar(&f.defaultClass, "default", true, "serve Services without spec.loadBalancerClass too")
+	set.StringSliceVar(&f.leaveTaints, "leave-taints", compile.DefaultLeaveTaints(), "keys of taints with which a node leaves; as the controller has it")
+	set.BoolVar(&f.ignoreLabel, "ignore-exclude-label", false, "the label node.kubernetes.io/exclude-from-external-load-balancers means nothing; as the controller has it")
 	set.StringVar(&f.proxyHealth, "kube-proxy-livez", "http://127.0.0.1:10256/livez", "kube-proxy's health endpoint")
 	set.StringVar(&f.proxyMetrics, "kube-proxy-metrics", "http://127.0.0.1:10249/metrics", "kube-proxy's metrics endpoint")
 	set.IntVarP(&f.verbosity, "verbosity", "v", 0, "0: what changed; 1: also what was considered")
@@ -56,6 +61,14 @@ func parseFlags(args []string) (*flags, error) {
 	}
 	err := f.check()
 	return f, err
+}
+
+// compile is what the flags say about objects.
+func (f *flags) compile() compile.Options {
+	return compile.Options{
+		LoadBalancerClass: f.loadBalancerClass, Default: f.defaultClass,
+		LeaveTaints: f.leaveTaints, IgnoreExcludeLabel: f.ignoreLabel,
+	}
 }
 
 // check says what is missing or cannot be, with the setting to mend.

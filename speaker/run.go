@@ -78,7 +78,7 @@ func run(ctx context.Context, options *flags, log logr.Logger) error {
 		return err
 	}
 	s := &speaker{options: options, log: log, directory: newDirectory(), registry: prometheus.NewRegistry(), fresh: agent.NewFreshness()}
-	s.store = compile.NewStore(compile.Options{LoadBalancerClass: options.loadBalancerClass, Default: options.defaultClass})
+	s.store = compile.NewStore(options.compile())
 	s.settling = agent.NewSettling(s.store.FailbackDelays)
 	if s.boot, err = bootID(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,17 +12,13 @@ import (
 	"github.com/berthlb/berth/internal/reason"
 )
 
-// The signs of a node that is leaving (rule E6). kubelet's message about a shutdown is that of
-// k8s.io/kubernetes/pkg/kubelet/nodeshutdown; with other troubles it is one of a list.
-const (
-	shutdownMessage   = "node is shutting down"
-	taintOutOfService = "node.kubernetes.io/out-of-service"
-	taintScaleDown    = "ToBeDeletedByClusterAutoscaler"
-)
+// shutdownMessage is kubelet's word about a shutdown, from k8s.io/kubernetes/pkg/kubelet/nodeshutdown; with other troubles
+// it is one of a list.
+const shutdownMessage = "node is shutting down"
 
 // Node compiles a Node.
-func Node(object *corev1.Node) *cluster.Node {
-	node := &cluster.Node{Name: object.Name, Labels: object.Labels, Leaving: leaving(object)}
+func Node(object *corev1.Node, options Options) *cluster.Node {
+	node := &cluster.Node{Name: object.Name, Labels: object.Labels, Leaving: options.leaving(object)}
 	for i := range object.Status.Addresses {
 		if address, err := netip.ParseAddr(object.Status.Addresses[i].Address); err == nil {
 			node.Addresses = append(node.Addresses, address.Unmap().WithZone(""))
@@ -45,16 +42,16 @@ func Node(object *corev1.Node) *cluster.Node {
 	return node
 }
 
-// leaving says why the node is leaving; nil if it is not. Cordoning is no reason (rule E7).
-func leaving(object *corev1.Node) *reason.Reason {
+// leaving says why the node is leaving; nil if it is not. Cordoning is no reason (rules E6, E7).
+func (o Options) leaving(object *corev1.Node) *reason.Reason {
 	if object.DeletionTimestamp != nil {
 		return reason.New(reason.NodeLeaving, "the Node object is being deleted")
 	}
-	if _, excluded := object.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+	if _, excluded := object.Labels[corev1.LabelNodeExcludeBalancers]; excluded && !o.IgnoreExcludeLabel {
 		return reason.New(reason.NodeLeaving, "the node has the label %s", corev1.LabelNodeExcludeBalancers)
 	}
 	for i := range object.Spec.Taints {
-		if key := object.Spec.Taints[i].Key; key == taintOutOfService || key == taintScaleDown {
+		if key := object.Spec.Taints[i].Key; slices.Contains(o.LeaveTaints, key) {
 			return reason.New(reason.NodeLeaving, "the node has the taint %s", key)
 		}
 	}

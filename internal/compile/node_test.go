@@ -31,7 +31,7 @@ func TestNode(t *testing.T) {
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")},
 		Ready:    true, ReadySince: lbtest.Now().Add(-time.Hour),
 	}
-	if diff := cmp.Diff(want, compile.Node(object), equal()); diff != "" {
+	if diff := cmp.Diff(want, compile.Node(object, compile.Options{}), equal()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -58,7 +58,7 @@ func TestNodeConditions(t *testing.T) {
 			t.Parallel()
 			node := compile.Node(lbtest.NodeObject("n1", func(object *corev1.Node) {
 				object.Status.Conditions = []corev1.NodeCondition{{Type: c.kind, Status: c.status}}
-			}))
+			}), compile.Options{})
 			if node.Ready != c.ready || node.NetworkUnavailable != c.unavailable {
 				t.Errorf("%s: ready %v, network unavailable %v", c.reason, node.Ready, node.NetworkUnavailable)
 			}
@@ -103,7 +103,23 @@ func TestLeaving(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checkProblem(t, compile.Node(lbtest.NodeObject("n1", c.edit)).Leaving, reason.NodeLeaving, c.want)
+			options := compile.Options{LeaveTaints: compile.DefaultLeaveTaints()}
+			checkProblem(t, compile.Node(lbtest.NodeObject("n1", c.edit), options).Leaving, reason.NodeLeaving, c.want)
 		})
 	}
+}
+
+// TestLeavingAsSet: which taints mean it, and whether the label does, can be said by flags (rule E6).
+func TestLeavingAsSet(t *testing.T) {
+	t.Parallel()
+	options := compile.Options{LeaveTaints: []string{"example.com/retire"}, IgnoreExcludeLabel: true}
+	labelled := lbtest.NodeObject("n1", func(object *corev1.Node) {
+		object.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
+		object.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	})
+	checkProblem(t, compile.Node(labelled, options).Leaving, "", "")
+	tainted := lbtest.NodeObject("n2", func(object *corev1.Node) {
+		object.Spec.Taints = []corev1.Taint{{Key: "example.com/retire", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	checkProblem(t, compile.Node(tainted, options).Leaving, reason.NodeLeaving, "taint example.com/retire")
 }

@@ -13,12 +13,22 @@ import (
 	"github.com/berthlb/berth/internal/cluster"
 )
 
-// Options say which Services are this installation's (rule A1).
+// Options say which Services are this installation's (rule A1), and which nodes leave (rule E6). The controller and the
+// speakers of an installation must have the same.
 type Options struct {
 	// LoadBalancerClass is the class that names this installation. Example: "berth.dev/berth".
 	LoadBalancerClass string
 	// Default is true if Services without a class are this installation's too.
 	Default bool
+	// LeaveTaints are the keys of taints with which a node leaves.
+	LeaveTaints []string
+	// IgnoreExcludeLabel is true if the label node.kubernetes.io/exclude-from-external-load-balancers means nothing.
+	IgnoreExcludeLabel bool
+}
+
+// DefaultLeaveTaints are the keys of taints that say that a node is out of order or about to be removed.
+func DefaultLeaveTaints() []string {
+	return []string{corev1.TaintNodeOutOfService, "ToBeDeletedByClusterAutoscaler"}
 }
 
 // Service compiles a Service; nil if it is not of type LoadBalancer.

@@ -149,7 +149,7 @@ func (s *Store) DeletePool(name string) {
 
 // SetNode takes a Node in.
 func (s *Store) SetNode(object *corev1.Node) {
-	node := Node(object)
+	node := Node(object, s.options)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes.set(node)

@@ -84,7 +84,7 @@ func (p *picture) setServiceCIDR(object *networkingv1.ServiceCIDR) {
 
 // setNode keeps of a node what is to be skipped (rule A5).
 func (p *picture) setNode(object *corev1.Node) {
-	node := compile.Node(object)
+	node := compile.Node(object, compile.Options{})
 	put(p, p.nodes, object.Name, &cluster.Node{Name: node.Name, Addresses: node.Addresses, PodCIDRs: node.PodCIDRs})
 }
 
