@@ -216,12 +216,16 @@ func (l *Ledger) Hold(service *cluster.Service, decision Decision) []cluster.Nam
 		l.drop(e, wakes)
 		e = nil
 	}
+	var before []held // nobody has heard of what a Service comes with
 	if e == nil {
 		e = l.enter(service, wakes)
 		l.entries[service.Name] = e
+	} else {
+		before = e.wanted
 	}
 	l.replaceService(e, service, wakes)
 	l.want(e, decision, wakes)
+	l.invite(e, before, wakes)
 	l.giveWay(e)
 	l.rewait(e, decision, wakes)
 	e.last, e.decided = decision, true
@@ -236,7 +240,6 @@ func (l *Ledger) want(e *entry, decision Decision, wakes woken) {
 			e.maybe = append(slices.Clip(e.maybe), address) // a clone of the ledger has the same array
 		}
 	}
-	before := e.wanted
 	e.wanted, e.foreign = nil, nil
 	for i, address := range decision.Addresses {
 		if decision.Verdict == Foreign {
@@ -246,7 +249,6 @@ func (l *Ledger) want(e *entry, decision Decision, wakes woken) {
 		}
 		l.addHolder(address, e, wakes)
 	}
-	l.invite(e, before, wakes)
 }
 
 // invite wakes those of the same key, where the Service has come to a right to an address that they might share, and those

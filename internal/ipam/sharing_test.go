@@ -85,6 +85,19 @@ func TestF14SharerComesBack(t *testing.T) {
 	expect(t, b, map[string]string{"a": "192.0.2.10", "b": "192.0.2.10"})
 }
 
+// TestWhoComesWithAnAddressInvites: a Service that comes with an address in its status, as one does that another controller
+// has written, wakes who can share it, like one that is given the address (rule P16).
+func TestWhoComesWithAnAddressInvites(t *testing.T) {
+	t.Parallel()
+	public := pool("public", "192.0.2.10")
+	public.ReleaseDelay = time.Minute
+	b := newBench(public)
+	b.put(service("old", 1), service("waits", 2, shares("k", "80/TCP")))
+	b.remove("old") // its address cools down
+	b.put(service("comes", 3, shares("k", "443/TCP"), holding("public", "192.0.2.10")))
+	expect(t, b, map[string]string{"waits": "192.0.2.10", "comes": "192.0.2.10"})
+}
+
 func TestF16SharingIsBrokenAndMended(t *testing.T) {
 	t.Parallel()
 	b := newBench(pool("public", "192.0.2.10-192.0.2.20"))
