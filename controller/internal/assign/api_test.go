@@ -103,6 +103,18 @@ func (a *api) store(name types.NamespacedName, fresh *corev1.Service) {
 	}
 }
 
+// leaveUnseen makes a Service one of type NodePort, without any event. The lock is held.
+func (a *api) leaveUnseen(namespace, name string) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	fresh := a.services[key].DeepCopy()
+	fresh.Spec.Type = corev1.ServiceTypeNodePort
+	fresh.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	feeds := a.feeds["Service"]
+	delete(a.feeds, "Service")
+	a.store(key, fresh)
+	a.feeds["Service"] = feeds
+}
+
 // remove deletes a Service.
 func (a *api) remove(namespace, name string) {
 	a.mu.Lock()

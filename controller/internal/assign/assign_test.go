@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/controller/internal/assign"
@@ -269,6 +270,41 @@ func TestF22LeavingIsTidied(t *testing.T) {
 				api.expect(t, "after a has left", map[string]string{"a": "", "b": "192.0.2.10 Allocated (public)"})
 				if _, has := api.get("shop", "a").Annotations[v1beta1.AnnotationAllocatedFrom]; has {
 					t.Error("the annotation has stayed")
+				}
+			})
+		})
+	}
+}
+
+// TestLeavingDuringAWriteIsTidied: the write is refused because the Service is of another type by now, and the API server
+// says so before the watch does; or the watch never does, since it broke off.
+func TestLeavingDuringAWriteIsTidied(t *testing.T) {
+	t.Parallel()
+	for name, missed := range map[string]bool{"the watch is late": false, "the watch broke off": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, api *api) {
+				api.set(lbtest.PoolObject("public", "192.0.2.10-192.0.2.11"))
+				api.put(object("a", 1))
+				p := begin(t, api)
+				defer p.stop()
+				last := api.get("shop", "a")
+				if !missed {
+					api.trouble = func(string) string { api.trouble = nil; api.leaveUnseen("shop", "a"); return "" }
+					api.put(object("a", 1, annotated(v1beta1.AnnotationAddresses, "192.0.2.11")))
+					rest()
+				} else {
+					api.mu.Lock()
+					api.leaveUnseen("shop", "a")
+					for _, feed := range api.feeds["Service"] {
+						feed.events <- func() { feed.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/a", Obj: last}) }
+					}
+					api.mu.Unlock()
+				}
+				rest()
+				api.expect(t, "after a has left", map[string]string{"a": ""})
+				if kube.HasRecord(api.get("shop", "a")) {
+					t.Error("a record of ours has stayed")
 				}
 			})
 		})

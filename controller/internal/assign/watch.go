@@ -188,16 +188,7 @@ func (a *Assigner) tidy(ctx context.Context, name cluster.Name) {
 // look reads a Service from the API server and takes it in as it is.
 func (a *Assigner) look(ctx context.Context, name cluster.Name) {
 	a.besides(func() {
-		retry(ctx, func() bool {
-			live, err := a.get(ctx, name)
-			if err != nil && !isGone(err) {
-				return false
-			}
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.takeLive(name, live)
-			return true
-		})
+		a.read(ctx, name, func(live *corev1.Service) { a.takeLive(name, live) })
 	})
 }
 

@@ -107,13 +107,7 @@ func (a *Assigner) conclusion(j job, outcome ipam.Outcome, now *corev1.Service) 
 // the write is unknown: it is over once the object has another resourceVersion than the write was bound to, since then
 // the write has either happened or never will. Before that the same answer is sent again, which settles it too.
 func (a *Assigner) ask(ctx context.Context, j job, open bool) {
-	retry(ctx, func() bool {
-		live, err := a.get(ctx, j.name)
-		if err != nil && !isGone(err) {
-			return false
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
+	a.read(ctx, j.name, func(live *corev1.Service) {
 		if open && live != nil && live.ResourceVersion != j.object.ResourceVersion {
 			outcome := ipam.NotWritten
 			if kube.Holds(live, j.decision.Addresses) {
@@ -123,6 +117,26 @@ func (a *Assigner) ask(ctx context.Context, j job, open bool) {
 		}
 		a.takeLive(j.name, live)
 		a.again(j.name)
+	})
+}
+
+// read reads a Service from the API server until it answers, and takes what it said under the lock; nil if there is none of
+// that name. One that is of another type by now is tidied: the watch tells only those who still know it.
+func (a *Assigner) read(ctx context.Context, name cluster.Name, take func(live *corev1.Service)) {
+	retry(ctx, func() bool {
+		live, err := a.get(ctx, name)
+		if err != nil && !isGone(err) {
+			return false
+		}
+		if isGone(err) {
+			live = nil
+		}
+		a.mu.Lock()
+		take(live)
+		a.mu.Unlock()
+		if live != nil && live.Spec.Type != corev1.ServiceTypeLoadBalancer && kube.HasRecord(live) {
+			a.tidy(ctx, name)
+		}
 		return true
 	})
 }
