@@ -517,6 +517,40 @@ func TestRivalIsNamedAndNotFought(t *testing.T) {
 	})
 }
 
+// TestOneReversalIsCountedOnce: our own writes fail while a rival's list stands there, which is one reversal however often we
+// try.
+func TestOneReversalIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	for _, trouble := range []string{"refuse", "lose"} {
+		t.Run(trouble, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, api *api) {
+				api.set(lbtest.PoolObject("public", "192.0.2.10"))
+				api.put(object("a", 1))
+				p := begin(t, api)
+				defer p.stop()
+				p.events.take()
+				attempts := 0
+				api.trouble = func(string) string {
+					attempts++
+					if attempts <= 6 {
+						return trouble
+					}
+					return ""
+				}
+				api.overwrite("shop", "a", "rival", "10.9.9.9")
+				pass(time.Minute)
+				api.expect(t, "once writes arrive again", map[string]string{"a": "192.0.2.10 Allocated (public)"})
+				for _, event := range p.events.take() {
+					if strings.Contains(event, string(reason.RivalWriter)) {
+						t.Errorf("one reversal ended in %q", event)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestEventsOlderThanTheListAreIgnored(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, api *api) {

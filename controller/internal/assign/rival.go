@@ -13,6 +13,7 @@ import (
 // rivalry is another program's writing a Service's list of addresses against us.
 type rivalry struct {
 	reversals []time.Time // within the last minute
+	open      bool        // the last of them has been counted, and what we write against it has not arrived
 	manager   string      // not "": we have stopped
 	stopped   time.Time
 }
@@ -25,8 +26,12 @@ const (
 	rivalCalm   = 10 * time.Minute
 )
 
-// reversal counts one reversal and is true if it is one too many.
+// reversal counts one reversal, once however often we try to write against it, and is true if it is one too many.
 func (r *rivalry) reversal(now time.Time) bool {
+	if r.open {
+		return false
+	}
+	r.open = true
 	r.reversals = slices.DeleteFunc(slices.Clone(r.reversals), func(t time.Time) bool { return now.Sub(t) > rivalWindow })
 	r.reversals = append(r.reversals, now)
 	return len(r.reversals) >= rivalLimit
@@ -67,6 +72,8 @@ func (a *Assigner) reversal(j job) (manager string, over bool) {
 		return "", known.rivalry.reversal(time.Now())
 	case known.rivalry.manager != "":
 		known.rivalry = rivalry{}
+	default:
+		known.rivalry.open = false
 	}
 	return "", false
 }

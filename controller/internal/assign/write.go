@@ -96,7 +96,7 @@ func (a *Assigner) conclusion(j job, outcome ipam.Outcome, now *corev1.Service) 
 	if outcome != ipam.Written || known == nil || known.object.UID != j.object.UID {
 		return
 	}
-	known.given, known.failures = j.decision.Addresses, 0
+	known.given, known.failures, known.rivalry.open = j.decision.Addresses, 0, false
 	if now != nil {
 		now.ManagedFields = nil
 		a.saw(now)
