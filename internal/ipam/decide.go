@@ -190,7 +190,7 @@ func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool 
 	var refusals []*reason.Reason
 	for _, refusal := range []*reason.Reason{
 		l.refuseReserved(service, address),
-		l.refuseSkipped(address, pool),
+		l.refuseSkipped(service, address, pool),
 		refuseBuggy(address, pool),
 		l.refuseCooling(service, address, pool),
 		l.refuseHeld(service, address, pool),
@@ -213,8 +213,12 @@ func (l *Ledger) refuseReserved(service *cluster.Service, address netip.Addr) *r
 	return nil
 }
 
-func (l *Ledger) refuseSkipped(address netip.Addr, pool *poolIndex) *reason.Reason {
-	if why := l.skip.why(address); why != "" {
+func (l *Ledger) refuseSkipped(service *cluster.Service, address netip.Addr, pool *poolIndex) *reason.Reason {
+	var own []cluster.Name
+	if slices.Contains(service.ClusterAddresses, address) { // the ledger may not know of it yet
+		own = append(own, service.Name)
+	}
+	if why := l.skip.why(address, own...); why != "" {
 		return reason.New(reason.AddressSkipped, "%s of pool %s is %s", address, pool.Name, why)
 	}
 	return nil
@@ -311,7 +315,7 @@ func (l *Ledger) takeFrom(service *cluster.Service, a *answer, candidates []*poo
 			waits = append(waits, waitKey{place: place{pool.Name, a.family, service.Name.Namespace}})
 			continue
 		}
-		if address, free := pool.free(a.family).lowest(); free {
+		if address, free := pool.free(a.family).lowest(service.ClusterAddresses); free {
 			a.chosen = held{address, pool.Name}
 			return
 		}

@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/google/btree"
 )
@@ -99,10 +100,18 @@ func (f *freeSet) has(address netip.Addr) bool {
 // any is true if an address is free.
 func (f *freeSet) any() bool { return f.spans.Len() > 0 }
 
-// lowest is the lowest free address.
-func (f *freeSet) lowest() (netip.Addr, bool) {
-	first, found := f.spans.Min()
-	return first.from, found
+// lowest is the lowest free address, but for those.
+func (f *freeSet) lowest(but []netip.Addr) (lowest netip.Addr, found bool) {
+	f.spans.Ascend(func(s span) bool {
+		for at := s.from; at.IsValid() && !s.to.Less(at); at = at.Next() {
+			if found = !f.skips(at) && !slices.Contains(but, at); found {
+				lowest = at
+				break
+			}
+		}
+		return !found
+	})
+	return lowest, found
 }
 
 // take makes an address not free; one that is not free stays so.

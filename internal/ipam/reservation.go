@@ -87,7 +87,7 @@ func (l *Ledger) fromReservation(service *cluster.Service, a *answer) bool {
 		if !c.has(a.family) || !l.open(c.pool, service) || service.RequestPool != "" && service.RequestPool != c.pool.Name {
 			continue
 		}
-		address, free := c.free(a.family).lowest()
+		address, free := c.free(a.family).lowest(service.ClusterAddresses)
 		if refusal := l.refuseByQuota(service, c.pool, a.family); free && refusal != nil {
 			a.keep(refusal, waitKey{place: place{c.pool.Name, a.family, service.Name.Namespace}}, waitKey{reservedFor: service.Name})
 			return true

@@ -25,6 +25,55 @@ func TestA12DuplicateMovesTheYounger(t *testing.T) {
 	})
 }
 
+// TestA5OwnExternalIPIsSkippedAtOnce: what a Service says of itself counts for itself, also where it has only now said so.
+func TestA5OwnExternalIPIsSkippedAtOnce(t *testing.T) {
+	t.Parallel()
+	external := func(text string) func(*cluster.Service) {
+		return func(s *cluster.Service) { s.ClusterAddresses = addrs(text) }
+	}
+	const skipped = "192.0.2.10 of pool public is a cluster or external IP of Service shop/a"
+	for name, c := range map[string]struct {
+		reason string
+		first  []func(*cluster.Service) // of a Service that waits at first; none for one that is new
+		edits  []func(*cluster.Service)
+		want   string
+		word   reason.Word
+	}{
+		"new": {
+			"the lowest address is passed over", nil,
+			[]func(*cluster.Service){external("192.0.2.10")}, "192.0.2.11", reason.Allocated,
+		},
+		"new, by request": {
+			"a request opens no doors", nil,
+			[]func(*cluster.Service){external("192.0.2.10"), asks("192.0.2.10")}, "", reason.AddressSkipped,
+		},
+		"changed": {
+			"the same edit asks for an address and makes it an external IP", []func(*cluster.Service){asks("10.0.0.1")},
+			[]func(*cluster.Service){external("192.0.2.10"), asks("192.0.2.10")}, "", reason.AddressSkipped,
+		},
+		"changed, with another address": {
+			"what it had itself until now is free", []func(*cluster.Service){external("192.0.2.10"), asks("10.0.0.1")},
+			[]func(*cluster.Service){external("192.0.2.11"), asks()}, "192.0.2.10", reason.Allocated,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(pool("public", "192.0.2.10-192.0.2.11"))
+			if c.first != nil {
+				b.put(service("a", 1, c.first...))
+				b.change("a", c.edits...)
+			} else {
+				b.put(service("a", 1, c.edits...))
+			}
+			expect(t, b, map[string]string{"a": c.want})
+			expectWord(t, b, "a", c.word)
+			if why := b.why("a"); c.word == reason.AddressSkipped && why.Message != skipped {
+				t.Errorf("%s: the message is %q, want %q", c.reason, why.Message, skipped)
+			}
+		})
+	}
+}
+
 func TestA14ForeignAddressIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(pool("public", "198.51.100.0/28"))

@@ -117,15 +117,15 @@ func (s *skipped) single() iter.Seq[netip.Addr] {
 	}
 }
 
-// why says whose address it is; "" if it is nobody's.
-func (s *skipped) why(address netip.Addr) string {
+// why says whose address it is; "" if it is nobody's. more are Services that have it too.
+func (s *skipped) why(address netip.Addr, more ...cluster.Name) string {
 	if node, ofNode := s.nodes[address]; ofNode {
 		return "an address of node " + node
 	}
 	if node, gateway := s.gateways[address]; gateway {
 		return "the default gateway of node " + node
 	}
-	if names := s.services[address]; len(names) > 0 {
+	if names := slices.Concat(s.services[address], more); len(names) > 0 {
 		return "a cluster or external IP of Service " + slices.MinFunc(names, cluster.Name.Compare).String()
 	}
 	for _, one := range s.prefixes {

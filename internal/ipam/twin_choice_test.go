@@ -137,7 +137,7 @@ func (t *twin) refuse(s *cluster.Service, address netip.Addr, pool *cluster.Pool
 	if owner := t.reservedFor(address); owner != nil && *owner != s.Name {
 		return reason.Reserved
 	}
-	if t.skipped(address) {
+	if t.skippedFor(s, address) {
 		return reason.AddressSkipped
 	}
 	if one, cools := t.cooling[address]; cools && one.Service != s.Name {
@@ -278,7 +278,7 @@ func (t *twin) addresses(pool *cluster.Pool, family cluster.Family) func(func(ne
 // vacant is true if nobody has the address, the Service itself included, and it is not kept for anybody.
 func (t *twin) vacant(s *cluster.Service, address netip.Addr) bool {
 	_, cools := t.cooling[address]
-	return !t.skipped(address) && !cools && len(t.company(s, address)) == 0 && !t.ownOther(s, address)
+	return !t.skippedFor(s, address) && !cools && len(t.company(s, address)) == 0 && !t.ownOther(s, address)
 }
 
 // reserved answers for what is reserved for the Service; found is false if nothing is that it could have.

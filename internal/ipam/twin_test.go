@@ -121,6 +121,11 @@ func (t *twin) skipped(address netip.Addr) bool {
 	return pool != nil && pool.AvoidBuggyIPs && address.Is4() && (last == 0 || last == 255)
 }
 
+// skippedFor is true if the address is skipped when this Service is decided about, of which the twin knows the past.
+func (t *twin) skippedFor(s *cluster.Service, address netip.Addr) bool {
+	return t.skipped(address) || slices.Contains(s.ClusterAddresses, address)
+}
+
 // poolName follows a held address's pool: the recorded one, else the one that has it now, else the recorded one.
 func (t *twin) poolName(s *cluster.Service, address netip.Addr, recorded string) string {
 	if pool := t.named(recorded); pool != nil && pool.Contains(address) || recorded == s.RequestPool && recorded != "" {
