@@ -23,10 +23,12 @@ import (
 
 // The pace of the writer.
 const (
-	settle      = time.Second      // after the first wake, so that one death is one write per Service
-	perSecond   = 50               // writes at most
-	recheck     = 10 * time.Second // for what changes by the clock alone
-	unconfirmed = time.Minute      // how long a speaker may contradict the decision
+	settle      = time.Second            // after the first wake, so that one death is one write per Service
+	perSecond   = 50                     // writes at most
+	pause       = 100 * time.Millisecond // after so many, for the cache to show them
+	recheck     = 10 * time.Second       // for what changes by the clock alone
+	share       = 10                     // of the time, one part at most is spent on deciding
+	unconfirmed = time.Minute            // how long a speaker may contradict the decision
 )
 
 // Condition is what the condition says of one Service.
@@ -99,15 +101,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(recheck)
 	defer ticker.Stop()
 	for {
-		for _, condition := range r.changes() {
-			if limiter.Wait(ctx) != nil {
-				return nil
-			}
-			if err := r.writer.WriteAnnounced(ctx, condition); err != nil && ctx.Err() == nil {
-				r.log.V(1).Info("condition not written, will be decided again", "service", condition.Service.String(), "error", err.Error())
-				r.Wake()
-			}
-		}
+		r.sweep(ctx, limiter)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -118,6 +112,36 @@ func (r *Reporter) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(settle):
+		}
+	}
+}
+
+// sweep writes until every condition is as it should be. With many to write it would be long ago that the last was decided,
+// and what is new would wait for all of them: so it decides anew after each second's worth. What could not be written is
+// left to the next sweep, so that it keeps nobody waiting.
+func (r *Reporter) sweep(ctx context.Context, limiter *rate.Limiter) {
+	failed := map[cluster.Name]bool{}
+	for {
+		begun := r.now()
+		due := slices.DeleteFunc(r.changes(), func(c Condition) bool { return failed[c.Service] })
+		batch := min(len(due), max(perSecond, int(share*perSecond*r.now().Sub(begun).Seconds())))
+		for _, condition := range due[:batch] {
+			if limiter.Wait(ctx) != nil {
+				return
+			}
+			if err := r.writer.WriteAnnounced(ctx, condition); err != nil && ctx.Err() == nil {
+				failed[condition.Service] = true
+				r.log.V(1).Info("condition not written, will be decided again", "service", condition.Service.String(), "error", err.Error())
+				r.Wake()
+			}
+		}
+		if batch == len(due) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
 		}
 	}
 }

@@ -2,6 +2,9 @@ package announced_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +27,7 @@ type board struct {
 	mu     sync.Mutex
 	now    map[cluster.Name]announced.Condition
 	writes []string
+	refuse func(cluster.Name) bool // nil refuses nothing
 }
 
 func (b *board) Recorded(name cluster.Name) (announced.Condition, bool) {
@@ -36,10 +40,15 @@ func (b *board) Recorded(name cluster.Name) (announced.Condition, bool) {
 func (b *board) WriteAnnounced(_ context.Context, condition announced.Condition) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.refuse != nil && b.refuse(condition.Service) {
+		return errRefused
+	}
 	b.now[condition.Service] = condition
 	b.writes = append(b.writes, condition.Service.Name+" "+condition.Why.String())
 	return nil
 }
+
+var errRefused = errors.New("refused")
 
 func (b *board) take() []string {
 	b.mu.Lock()
@@ -144,6 +153,92 @@ func TestConditionFollowsTheSpeakers(t *testing.T) {
 		reporter.SetSpeaker(speaker("n1", []string{"n1"}))
 		expect("an owner that does not list the address is believed for a minute", 55*time.Second)
 		expect("and no longer", 20*time.Second, "web NotConfirmed: node n1 should answer for 192.0.2.10 and has not reported that it does")
+		cancel()
+		<-done
+	})
+}
+
+// addMany adds Services with pods on n1, each with an address of its own.
+func addMany(store *compile.Store, many int) {
+	node := "n1"
+	for i := range many {
+		name := fmt.Sprintf("s%03d", i)
+		address := fmt.Sprintf("192.0.2.%d", 20+i)
+		store.SetService(&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.1." + fmt.Sprint(i)}},
+			Status: corev1.ServiceStatus{
+				LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: address}}},
+				Conditions:   []metav1.Condition{{Type: v1beta1.ConditionAllocated, Status: metav1.ConditionTrue, Message: address + " from pool public"}},
+			},
+		})
+		store.SetSlice(&discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.2"}, NodeName: &node}},
+		})
+	}
+}
+
+// TestManyWritesAreNotOld: where many conditions have to be written, the last of them says what is so when it is written, not
+// what was so when the first was.
+func TestManyWritesAreNotOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := world()
+		addMany(store, 200) // four seconds' worth
+		board := &board{now: map[cluster.Name]announced.Condition{}}
+		reporter := announced.New(store, board, time.Now, logr.Discard())
+		both := []string{"n1", "n2"}
+		reporter.SetSpeaker(speaker("n1", both))
+		reporter.SetSpeaker(speaker("n2", both))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = reporter.Run(ctx) }()
+		time.Sleep(500 * time.Millisecond)                 // in fake time
+		reporter.SetSpeaker(speaker("n1", []string{"n1"})) // n2 is dead
+		time.Sleep(time.Second)
+		if first := board.take(); len(first) < 20 || len(first) > 75 {
+			t.Errorf("%d writes in a second and a half", len(first))
+		}
+		time.Sleep(10 * time.Second)
+		for _, write := range board.take() {
+			if strings.Contains(write, "node n2") {
+				t.Errorf("written long after n2 was known to be dead: %s", write)
+			}
+		}
+		if len(board.now) != 201 {
+			t.Errorf("%d Services have a condition, want 201", len(board.now))
+		}
+		cancel()
+		<-done
+	})
+}
+
+// TestRefusedWritesKeepNobodyWaiting: more conditions than are written in a second cannot be written at all, and the others are.
+func TestRefusedWritesKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := world()
+		addMany(store, 120)
+		board := &board{now: map[cluster.Name]announced.Condition{}}
+		board.refuse = func(name cluster.Name) bool { return name.Name < "s070" }
+		reporter := announced.New(store, board, time.Now, logr.Discard())
+		reporter.SetSpeaker(speaker("n1", []string{"n1"}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = reporter.Run(ctx) }()
+		time.Sleep(10 * time.Second) // in fake time
+		if written := len(board.take()); written != 51 {
+			t.Errorf("%d conditions written, want 51", written)
+		}
+		board.mu.Lock()
+		board.refuse = nil
+		board.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if written := len(board.take()); written != 70 {
+			t.Errorf("%d conditions written once they could be, want 70", written)
+		}
 		cancel()
 		<-done
 	})
