@@ -86,14 +86,14 @@ func poolIn(list []held, address netip.Addr) string {
 	return ""
 }
 
-// ours is true if a stored address is from Berth: our record names it, or it lies in a pool open to the Service
-// (rule A14).
+// ours is true if a stored address is from Berth: our record names it, or it lies in a pool open to the Service, and is
+// not one of a node or of the cluster, as other load balancers put into statuses (rule A14).
 func (l *Ledger) ours(service *cluster.Service, address netip.Addr) bool {
 	if contains(record(service), address) {
 		return true
 	}
 	pool := l.pools.of(address)
-	return pool != nil && l.open(pool, service)
+	return pool != nil && l.open(pool, service) && !l.skip.ofCluster(address)
 }
 
 // open is true if the Service may have addresses of the pool.

@@ -86,7 +86,7 @@ func foreignAnswer(service *cluster.Service, more string) Decision {
 		Verdict:    Foreign,
 		Addresses:  service.Recorded.Addresses,
 		Renumbered: service.Recorded.Renumbered,
-		Reason: *reason.New(reason.ForeignAddress, "the status holds %s, which Berth did not give and which is in no pool open to this Service%s",
+		Reason: *reason.New(reason.ForeignAddress, "the status holds %s, which Berth did not give and which no pool open to this Service may give%s",
 			strings.Join(quoted, " and "), more),
 	}
 }

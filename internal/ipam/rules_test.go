@@ -1,6 +1,8 @@
 package ipam_test
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +87,33 @@ func TestA14ForeignAddressIsLeftAlone(t *testing.T) {
 	b.change("a", func(s *cluster.Service) { s.Request = nil })
 	b.setPools(pool("public", "198.51.100.0/28"), pool("theirs", "192.0.2.0/24"))
 	expect(t, b, map[string]string{"a": "192.0.2.33"})
+	expectWord(t, b, "a", reason.Allocated)
+}
+
+// TestA14NodeAddressesAreForeign: other load balancers put the addresses of nodes into statuses. They are left alone also
+// where a pool contains them, since no pool gives them.
+func TestA14NodeAddressesAreForeign(t *testing.T) {
+	t.Parallel()
+	for name, address := range map[string]string{"a node": "192.0.2.1", "a gateway": "192.0.2.2", "a Service's": "192.0.2.9", "a pod's": "192.0.2.13"} {
+		b := newBench(pool("public", "192.0.2.0/28"))
+		b.setCluster(func(c *ipam.Cluster) {
+			c.Gateways = []ipam.Gateway{{Address: addr("192.0.2.2"), Node: "n1"}}
+			c.Nodes = []*cluster.Node{{Name: "n1", Addresses: addrs("192.0.2.1"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.12/30")}}}
+			c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.8/30")}
+		})
+		b.start(service("a", 1, found(address)))
+		if why := b.why("a"); why.Word != reason.ForeignAddress || !strings.Contains(why.Message, address) {
+			t.Errorf("%s: %v", name, why)
+		}
+		expect(t, b, map[string]string{"a": address})
+		b.change("a", func(s *cluster.Service) { s.Renumber = "yes" })
+		expect(t, b, map[string]string{"a": "192.0.2.0"})
+	}
+	// One that Berth gave stays, should a node come with it.
+	b := newBench(pool("public", "192.0.2.0/28"))
+	b.put(service("a", 1))
+	b.setCluster(func(c *ipam.Cluster) { c.Nodes = []*cluster.Node{{Name: "n1", Addresses: addrs("192.0.2.0")}} })
+	expect(t, b, map[string]string{"a": "192.0.2.0"})
 	expectWord(t, b, "a", reason.Allocated)
 }
 

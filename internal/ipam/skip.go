@@ -87,13 +87,19 @@ func (s *skipped) inPrefix(address netip.Addr) bool {
 
 // has is true if the address is to be skipped.
 func (s *skipped) has(address netip.Addr) bool {
+	return len(s.services[address]) > 0 || s.ofCluster(address)
+}
+
+// ofCluster is true if the address is a node's or a gateway's, or in a prefix that the cluster uses: what is not announced
+// either (rule A14).
+func (s *skipped) ofCluster(address netip.Addr) bool {
 	if _, ofNode := s.nodes[address]; ofNode {
 		return true
 	}
 	if _, gateway := s.gateways[address]; gateway {
 		return true
 	}
-	return len(s.services[address]) > 0 || s.inPrefix(address)
+	return s.inPrefix(address)
 }
 
 // single are the addresses that are skipped one by one; some may come twice.

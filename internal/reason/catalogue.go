@@ -88,8 +88,8 @@ func Catalogue() []Entry {
 		{AddressInUse, Warning, "Another Service holds the requested address. The Service gets it when it is freed."},
 		{NotInPool, Warning, "The requested address is in no pool."},
 		{PoolNotOpen, Warning, "The pool is not open to this Service: see serviceAllocation in the pool."},
-		{AddressSkipped, Warning, "The requested address belongs to a node or to the cluster itself, or is left out by the pool."},
-		{ForeignAddress, Warning, "The status holds an address that Berth did not give and that is in no pool. It is left as it is, and not announced."},
+		{AddressSkipped, Warning, "The requested address belongs to a node, a router or the cluster itself, or is left out by the pool."},
+		{ForeignAddress, Warning, "The status holds an address that Berth did not give and that no pool may give. It is left as it is, and not announced."},
 		{MovedDuplicate, Warning, "Two Services held one address. The older keeps it; this one was given another."},
 		{SharingRefused, Warning, "Another Service of the same sharing key holds the requested address, and the two cannot have it together: they have a " +
 			"port in common, other traffic policies or, under Local, other pods, or the pool does not let them share."},
