@@ -19,6 +19,8 @@ type Pool struct {
 
 	// Ranges is the exact set of the pool's addresses less the excluded ones: sorted, without overlaps (rule P17).
 	Ranges []netipx.IPRange
+	// Excluded is what the pool would have besides but for its exclude: sorted, without overlaps.
+	Excluded []netipx.IPRange
 
 	AutoAssign    bool
 	AvoidBuggyIPs bool

@@ -32,7 +32,7 @@ func Pool(object *v1beta1.IPAddressPool) *cluster.Pool {
 	}
 	pool.Problem = fill(pool, &object.Spec)
 	if pool.Problem != nil {
-		pool.Ranges = nil
+		pool.Ranges, pool.Excluded = nil, nil
 	}
 	return pool
 }
@@ -57,7 +57,7 @@ func Reservation(object *v1beta1.AddressReservation) *cluster.Reservation {
 		Created: object.CreationTimestamp.Time,
 		Service: cluster.Name{Namespace: object.Spec.Service.Namespace, Name: object.Spec.Service.Name},
 	}
-	ranges, err := ranges(object.Spec.Addresses, nil)
+	ranges, _, err := ranges(object.Spec.Addresses, nil)
 	if err != nil {
 		reservation.Problem = reason.New(reason.InvalidRange, "%v", err)
 		return reservation
@@ -68,11 +68,11 @@ func Reservation(object *v1beta1.AddressReservation) *cluster.Reservation {
 
 // fill fills in what can fail, and says what did.
 func fill(pool *cluster.Pool, spec *v1beta1.IPAddressPoolSpec) *reason.Reason {
-	ranges, err := ranges(spec.Addresses, spec.Exclude)
+	ranges, excluded, err := ranges(spec.Addresses, spec.Exclude)
 	if err != nil {
 		return reason.New(reason.InvalidRange, "%v", err)
 	}
-	pool.Ranges = ranges
+	pool.Ranges, pool.Excluded = ranges, excluded
 	allocation := spec.ServiceAllocation
 	if allocation == nil {
 		return nil
@@ -88,28 +88,38 @@ func fill(pool *cluster.Pool, spec *v1beta1.IPAddressPoolSpec) *reason.Reason {
 	return problem
 }
 
-// ranges is the exact set of addresses less the excluded ones, as sorted ranges (rule P17).
-func ranges(addresses, exclude []v1beta1.AddressText) ([]netipx.IPRange, error) {
-	var set netipx.IPSetBuilder
+// ranges is the exact set of addresses less the excluded ones, and what that takes out, as sorted ranges (rule P17).
+func ranges(addresses, exclude []v1beta1.AddressText) (exact, excluded []netipx.IPRange, err error) {
+	var set, out netipx.IPSetBuilder
 	for i, text := range addresses {
 		one, err := Range(string(text))
 		if err != nil {
-			return nil, fmt.Errorf("spec.addresses[%d]: %w", i, err)
+			return nil, nil, fmt.Errorf("spec.addresses[%d]: %w", i, err)
 		}
 		set.AddRange(one)
+	}
+	all, err := set.IPSet()
+	if err != nil {
+		return nil, nil, fmt.Errorf("unite the addresses: %w", err)
 	}
 	for i, text := range exclude {
 		one, err := Range(string(text))
 		if err != nil {
-			return nil, fmt.Errorf("spec.exclude[%d]: %w", i, err)
+			return nil, nil, fmt.Errorf("spec.exclude[%d]: %w", i, err)
 		}
 		set.RemoveRange(one)
+		out.AddRange(one)
 	}
-	exact, err := set.IPSet()
-	if err != nil {
-		return nil, fmt.Errorf("unite the addresses: %w", err)
+	out.Intersect(all)
+	both := [2][]netipx.IPRange{}
+	for i, builder := range []*netipx.IPSetBuilder{&set, &out} {
+		built, err := builder.IPSet()
+		if err != nil {
+			return nil, nil, fmt.Errorf("unite the addresses: %w", err)
+		}
+		both[i] = built.Ranges()
 	}
-	return exact.Ranges(), nil
+	return both[0], both[1], nil
 }
 
 // Range reads a CIDR, a range FIRST-LAST or a single address (rule A6). It refuses, with the text in the message, what

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go4.org/netipx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -148,6 +149,10 @@ func TestPoolIsExactlyWhatItsAuthorWrote(t *testing.T) {
 			want := anyContains(included, address) && !anyContains(excluded, address)
 			if got := pool.Contains(address); got != want {
 				t.Fatalf("%s in %v without %v: %v", address, included, excluded, got)
+			}
+			wantOut := anyContains(included, address) && anyContains(excluded, address)
+			if got := slices.ContainsFunc(pool.Excluded, func(r netipx.IPRange) bool { return r.Contains(address) }); got != wantOut {
+				t.Fatalf("%s excluded from %v by %v: %v", address, included, excluded, got)
 			}
 		}
 		for i := range pool.Ranges[:max(len(pool.Ranges)-1, 0)] {

@@ -182,7 +182,7 @@ func (l *Ledger) refuse(service *cluster.Service, address netip.Addr, current he
 // pool is the one that contains it.
 func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool *poolIndex) []*reason.Reason {
 	if pool == nil {
-		return []*reason.Reason{reason.New(reason.NotInPool, "%s is in no pool", address)}
+		return []*reason.Reason{l.inNoPool(service, address)}
 	}
 	if !l.open(pool, service) {
 		return []*reason.Reason{notOpen(pool)}
@@ -203,6 +203,16 @@ func (l *Ledger) refuseFresh(service *cluster.Service, address netip.Addr, pool 
 		refusals = append(refusals, refusal)
 	}
 	return refusals
+}
+
+// inNoPool is the reason that no pool has an address: one that is open to the Service leaves it out, or none was meant to.
+func (l *Ledger) inNoPool(service *cluster.Service, address netip.Addr) *reason.Reason {
+	for _, pool := range l.pools.ordered {
+		if containsAddress(pool.Excluded, address) && l.open(pool, service) {
+			return reason.New(reason.AddressSkipped, "%s is left out by pool %s: exclude", address, pool.Name)
+		}
+	}
+	return reason.New(reason.NotInPool, "%s is in no pool", address)
 }
 
 func (l *Ledger) refuseReserved(service *cluster.Service, address netip.Addr) *reason.Reason {

@@ -119,13 +119,16 @@ func TestA14NodeAddressesAreForeign(t *testing.T) {
 
 func TestA3WishTakesNothingAway(t *testing.T) {
 	t.Parallel()
-	closed := pool("closed", "203.0.113.0/28")
-	closed.Namespaces = []string{"other"}
+	closed, public := pool("closed", "203.0.113.0/28"), pool("public", "192.0.2.0/28")
+	closed.Namespaces, closed.Excluded = []string{"other"}, pool("", "203.0.113.32/28").Ranges
+	public.Excluded = pool("", "192.0.2.16/28").Ranges
 	for name, c := range map[string]struct {
 		edit func(*cluster.Service)
 		word string // of the refusal, within the message
 	}{
 		"in no pool":          {asks("10.0.0.1"), "NotInPool"},
+		"excluded":            {asks("192.0.2.17"), "AddressSkipped: 192.0.2.17 is left out by pool public: exclude"},
+		"excluded elsewhere":  {asks("203.0.113.33"), "NotInPool: 203.0.113.33 is in no pool"},
 		"in use":              {asks("192.0.2.2"), "AddressInUse"},
 		"pool not open":       {asks("203.0.113.1"), "PoolNotOpen"},
 		"no such pool":        {asksPool("none"), "NoPool"},
@@ -135,12 +138,12 @@ func TestA3WishTakesNothingAway(t *testing.T) {
 			s.RequestProblem = reason.New(reason.InvalidRequest, "spec.loadBalancerIP: nonsense")
 		}, "InvalidRequest"},
 	} {
-		b := newBench(pool("public", "192.0.2.0/28"), closed)
+		b := newBench(public, closed)
 		b.start(service("a", 1, holding("public", "192.0.2.1")), service("b", 2, holding("public", "192.0.2.2")))
 		b.change("a", c.edit)
 		expect(t, b, map[string]string{"a": "192.0.2.1", "b": "192.0.2.2"})
 		got := b.why("a")
-		if prefix := "keeps 192.0.2.1 from pool public; " + c.word + ": "; got.Word != reason.RequestUnmet || len(got.Message) <= len(prefix) || got.Message[:len(prefix)] != prefix {
+		if prefix := "keeps 192.0.2.1 from pool public; " + c.word; got.Word != reason.RequestUnmet || !strings.HasPrefix(got.Message, prefix) {
 			t.Errorf("%s: reason %v", name, got)
 		}
 	}
