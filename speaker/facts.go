@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/internal/election"
@@ -21,6 +22,7 @@ type facts struct {
 	fresh     *agent.Freshness
 	settling  *agent.Settling
 	directory *directory
+	gateways  *gateways
 
 	teller teller
 }
@@ -41,6 +43,7 @@ func (f *facts) own() cluster.Member {
 		Settled:    settled,
 		Outlived:   outlived,
 		Links:      links,
+		Gateways:   f.gateways.current(time.Now()),
 		Versions:   []int{election.Version},
 	}
 }

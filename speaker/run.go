@@ -68,7 +68,6 @@ type speaker struct {
 
 	ready      metav1.ConditionStatus // as last reported; owned by the loop
 	readySince metav1.Time
-	gateways   gateways // owned by the loop
 }
 
 // run is the speaker's life: from the API server's answer to the end of ctx.
@@ -174,9 +173,8 @@ func (s *speaker) assemble(id identity) error {
 	}
 	s.facts = &facts{
 		node: s.options.node, ring: s.ring, links: s.links, denied: s.denied.Load, proxy: s.watcher, fresh: s.fresh, settling: s.settling,
-		directory: s.directory,
+		directory: s.directory, gateways: &gateways{list: wire.Gateways, log: s.log},
 	}
-	s.gateways = gateways{list: wire.Gateways, log: s.log}
 	s.reporter = report.New(&kube.SpeakerWriter{Client: s.client, Node: s.options.node}, s.log)
 	s.loop = agent.New(agent.Options{
 		Node: s.options.node, Store: s.store, Facts: s.facts.now, Now: time.Now, Ready: s.mayAnnounce,

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,7 +28,7 @@ func (s *speaker) report(state agent.State) {
 		ProxyReady:     own.ProxyReady,
 		Settled:        own.Settled,
 		Links:          links(own.Links),
-		Gateways:       s.gateways.texts(time.Now()),
+		Gateways:       texts(own.Gateways),
 		L2Addresses:    texts(state.Have),
 		L2AddressCount: int32(len(state.Have)), //nolint:gosec // pools given to one node are smaller
 	}
@@ -42,43 +41,6 @@ func (s *speaker) report(state agent.State) {
 	meta.SetStatusCondition(&status.Conditions, s.condition(len(state.Facts.Members)))
 	status.Conditions[0].LastTransitionTime = s.since(status.Conditions[0])
 	s.reporter.Set(status)
-}
-
-// The node's gateways are read that often, and so many of them are reported.
-const (
-	gatewaysAge = 30 * time.Second
-	gatewaysCap = 16
-)
-
-// gateways are the default gateways of the node. The loop owns them.
-type gateways struct {
-	list func() ([]netip.Addr, error)
-	log  logr.Logger
-
-	read  time.Time
-	shown []string
-	said  string // the last error
-}
-
-// texts are the gateways as the object shows them. Where they cannot be read they stay as they were.
-func (g *gateways) texts(now time.Time) []string {
-	if !g.read.IsZero() && now.Sub(g.read) < gatewaysAge {
-		return g.shown
-	}
-	g.read = now
-	list, err := g.list()
-	if err != nil {
-		if text := err.Error(); text != g.said {
-			g.said = text
-			g.log.Info("cannot read the node's default gateways", "error", text)
-		}
-		return g.shown
-	}
-	g.shown, g.said = nil, ""
-	for _, address := range list[:min(len(list), gatewaysCap)] {
-		g.shown = append(g.shown, address.String())
-	}
-	return g.shown
 }
 
 // condition tells whether the speaker can announce.

@@ -64,7 +64,7 @@ func (d *decider) refusal(address netip.Addr, service *cluster.Service) *reason.
 	case address.Is6():
 		return reason.New(reason.FamilyNotAnnounced, "%s: IPv6 addresses are not announced by this version", address)
 	case d.reserved.Contains(address):
-		return reason.New(reason.AddressOfCluster, "%s belongs to a node or to the cluster and is never announced", address)
+		return reason.New(reason.AddressOfCluster, "%s belongs to a node, a router or the cluster and is never announced", address)
 	case !slices.Contains(service.Recorded.Named, address):
 		return reason.New(reason.ForeignAddress, "%s was not given by Berth: the Service's condition %s does not name it", address, allocated)
 	default:

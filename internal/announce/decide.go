@@ -19,7 +19,7 @@ type decider struct {
 	places   []place
 	placeOf  map[string]int // by node
 	pools    map[string]*cluster.Pool
-	reserved *netipx.IPSet  // of nodes, ClusterIPs and pods
+	reserved *netipx.IPSet  // of nodes, gateways, ClusterIPs and pods
 	subnets  []netip.Prefix // of the links of places, each once
 	views    []view         // by advertisement
 
@@ -189,7 +189,8 @@ func disagree(verdict *Verdict) *reason.Reason {
 // down is true for a node whose speaker is held dead.
 func (d *decider) down(node string) bool { return d.snapshot.Facts.Down[node] }
 
-// reserved are the addresses that are never announced, whatever a status says: of nodes, ClusterIPs and pods (rule A14).
+// reserved are the addresses that are never announced, whatever a status says: of nodes, of the gateways that members know,
+// ClusterIPs and pods (rule A14).
 func reserved(snapshot *cluster.Snapshot) *netipx.IPSet {
 	var set netipx.IPSetBuilder
 	for _, prefix := range snapshot.ServiceCIDRs {
@@ -200,6 +201,11 @@ func reserved(snapshot *cluster.Snapshot) *netipx.IPSet {
 			set.AddPrefix(prefix)
 		}
 		for _, address := range node.Addresses {
+			set.Add(address)
+		}
+	}
+	for _, member := range snapshot.Facts.Members {
+		for _, address := range member.Gateways {
 			set.Add(address)
 		}
 	}

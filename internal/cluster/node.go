@@ -43,6 +43,8 @@ type Member struct {
 	Outlived time.Duration
 	// Links are the node's links that are up and can carry announcements, sorted by name.
 	Links []Link
+	// Gateways are the next hops of the node's default routes, sorted.
+	Gateways []netip.Addr
 	// Versions of the election the speaker can compute (rule E11).
 	Versions []int
 }

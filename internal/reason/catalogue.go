@@ -120,7 +120,7 @@ func Catalogue() []Entry {
 			"a route leads to the address."},
 		{LowerTier, Normal, "A better placed node answers."},
 		{LowerHash, Normal, "Another node's hash for the address is higher: that is how addresses are spread."},
-		{AddressOfCluster, Warning, "The address belongs to a node or to the cluster itself and is never announced."},
+		{AddressOfCluster, Warning, "The address belongs to a node, a router or the cluster itself and is never announced."},
 		{FamilyNotAnnounced, Warning, "Addresses of this family are not announced by this version."},
 		{NotConfirmed, Warning, "The speaker that should answer for the address has not reported that it does."},
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berthlb/berth/api/v1beta1"
 	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/compile"
 )
 
 // factsFrom reads the facts that speakers publish, those that are alive as members and the others as down.
@@ -22,7 +23,7 @@ func factsFrom(speakers map[string]*v1beta1.Speaker) cluster.Facts {
 	alive := living(joined)
 	for name := range joined {
 		if alive[name] {
-			facts.Members[name] = member(name, &speakers[name].Status)
+			facts.Members[name] = member(speakers[name])
 		} else {
 			facts.Down[name] = true
 		}
@@ -71,8 +72,12 @@ func observers(name string, alive map[string]bool, sees map[string]map[string]bo
 }
 
 // member is what a speaker's object says of it.
-func member(name string, status *v1beta1.SpeakerStatus) *cluster.Member {
-	m := &cluster.Member{Node: name, ProxyReady: status.ProxyReady, Stale: status.Stale, Settled: status.Settled}
+func member(speaker *v1beta1.Speaker) *cluster.Member {
+	status := &speaker.Status
+	m := &cluster.Member{
+		Node: speaker.Name, ProxyReady: status.ProxyReady, Stale: status.Stale, Settled: status.Settled,
+		Gateways: compile.Gateways(speaker),
+	}
 	if status.Outlived != nil {
 		m.Outlived = status.Outlived.Duration
 	}

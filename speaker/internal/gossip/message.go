@@ -32,6 +32,7 @@ const (
 	maxLinkName = 15  // IFNAMSIZ without its end
 	maxLinks    = 128
 	maxSubnets  = 64
+	maxGateways = 16
 	maxVersions = 32
 )
 
@@ -49,6 +50,7 @@ type news struct {
 	Settled    bool       `json:"d,omitempty"`
 	Outlived   int64      `json:"o,omitempty"` // nanoseconds
 	Links      []newsLink `json:"l,omitempty"`
+	Gateways   []gateway  `json:"g,omitempty"`
 	Versions   []int      `json:"e,omitempty"`
 }
 
@@ -76,6 +78,9 @@ func newsOf(member cluster.Member, version uint64) news {
 		}
 		n.Links = append(n.Links, l)
 	}
+	for _, address := range member.Gateways[:min(len(member.Gateways), maxGateways)] {
+		n.Gateways = append(n.Gateways, gateway{address})
+	}
 	return n
 }
 
@@ -94,6 +99,9 @@ func (n *news) member() *cluster.Member {
 		}
 		m.Links = append(m.Links, link)
 	}
+	for _, one := range n.Gateways {
+		m.Gateways = append(m.Gateways, one.Addr)
+	}
 	return m
 }
 
@@ -102,8 +110,8 @@ func (n *news) check() error {
 	if n.Node == "" || len(n.Node) > maxName {
 		return fmt.Errorf("a node's name of %d bytes", len(n.Node))
 	}
-	if len(n.Links) > maxLinks || len(n.Versions) > maxVersions {
-		return fmt.Errorf("%d links and %d versions of node %s", len(n.Links), len(n.Versions), n.Node)
+	if len(n.Links) > maxLinks || len(n.Gateways) > maxGateways || len(n.Versions) > maxVersions {
+		return fmt.Errorf("%d links, %d gateways and %d versions of node %s", len(n.Links), len(n.Gateways), len(n.Versions), n.Node)
 	}
 	for _, link := range n.Links {
 		if len(link.Name) > maxLinkName || len(link.Subnets) > maxSubnets {

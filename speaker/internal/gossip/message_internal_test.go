@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 func full() cluster.Member {
 	return cluster.Member{
 		Node: "n1", ProxyReady: true, Stale: true, Unsure: true, Restarting: true, Settled: true, Outlived: time.Minute, Versions: []int{1, 2},
+		Gateways: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		Links: []cluster.Link{{
 			Name: "eth0", Index: 7, MAC: [6]byte{2, 0, 0, 0, 0, 1}, IPv4: true,
 			Subnets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")},
@@ -25,7 +27,10 @@ func full() cluster.Member {
 }
 
 func samePrefix() cmp.Option {
-	return cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
+	return cmp.Options{
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	}
 }
 
 // TestEveryFieldTravels fails for a field of cluster.Member or cluster.Link that is not carried, also one added later.
@@ -80,6 +85,12 @@ func TestNewsThatIsRefused(t *testing.T) {
 			reason: "more versions than there will be", refused: true,
 			content: `{"n":"n1","e":[1` + strings.Repeat(",1", maxVersions) + `]}`,
 		},
+		"gateway":      {reason: "a gateway that is no address", content: `{"n":"n1","g":[""]}`, refused: true},
+		"gateway zone": {reason: "an address of one link only", content: `{"n":"n1","g":["fe80::1%eth0"]}`, refused: true},
+		"many gateways": {
+			reason: "more gateways than a node says", refused: true,
+			content: `{"n":"n1","g":["192.0.2.1"` + strings.Repeat(`,"192.0.2.1"`, maxGateways) + `]}`,
+		},
 		"number": {reason: "a version that is no number", content: `{"n":"n1","v":"1"}`, refused: true},
 	}
 	for name, c := range cases {
@@ -97,6 +108,7 @@ func TestWhatIsSaidIsTaken(t *testing.T) {
 	t.Parallel()
 	member := full()
 	member.Versions = make([]int, 100)
+	member.Gateways = slices.Repeat(member.Gateways[:1], 50)
 	for i := range 500 {
 		link := member.Links[0]
 		link.Name = fmt.Sprintf("eth%d", i)
@@ -106,8 +118,8 @@ func TestWhatIsSaidIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Links) != maxLinks || len(got.Versions) != maxVersions {
-		t.Errorf("%d links and %d versions arrive", len(got.Links), len(got.Versions))
+	if len(got.Links) != maxLinks || len(got.Gateways) != maxGateways || len(got.Versions) != maxVersions {
+		t.Errorf("%d links, %d gateways and %d versions arrive", len(got.Links), len(got.Gateways), len(got.Versions))
 	}
 }
 

@@ -40,3 +40,19 @@ func (p *prefix) UnmarshalText(text []byte) error {
 	p.Prefix = parsed
 	return nil
 }
+
+// gateway is the address of a router that is text in JSON.
+type gateway struct{ netip.Addr }
+
+// UnmarshalText reads it.
+func (g *gateway) UnmarshalText(text []byte) error {
+	parsed, err := netip.ParseAddr(string(text))
+	if err != nil {
+		return fmt.Errorf("read gateway: %w", err)
+	}
+	if parsed.Is4In6() || parsed.Zone() != "" {
+		return fmt.Errorf("read gateway %s: not canonical", parsed)
+	}
+	g.Addr = parsed
+	return nil
+}
