@@ -33,8 +33,8 @@ func sceneKinds() []schema.GroupVersionResource {
 	return kinds
 }
 
-// RemoveScene removes a scene's namespace and those of Berth's cluster-scoped objects whose names begin with it. It
-// does not wait until the namespace's contents are gone.
+// RemoveScene removes a scene's namespace, others whose names begin with it, and those of Berth's cluster-scoped objects
+// whose names do. It does not wait until the namespaces' contents are gone.
 func (l *Lab) RemoveScene(ctx context.Context, namespace string) error {
 	config, err := l.Config("admin", l.Control())
 	if err != nil {
@@ -44,8 +44,14 @@ func (l *Lab) RemoveScene(ctx context.Context, namespace string) error {
 	if err != nil {
 		return fmt.Errorf("make a client of the API server: %w", err)
 	}
-	if err := l.removeServices(ctx, namespace); err != nil {
+	namespaces, err := l.namespacesOf(ctx, namespace)
+	if err != nil {
 		return err
+	}
+	for _, name := range namespaces {
+		if err := l.removeServices(ctx, name); err != nil {
+			return err
+		}
 	}
 	for _, kind := range sceneKinds() {
 		if err := removeNamed(ctx, client.Resource(kind), namespace); err != nil {
@@ -53,12 +59,32 @@ func (l *Lab) RemoveScene(ctx context.Context, namespace string) error {
 		}
 	}
 	now := int64(0)
-	err = l.api.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove namespace %s: %w", namespace, err)
+	for _, name := range namespaces {
+		err := l.api.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove namespace %s: %w", name, err)
+		}
 	}
 	return nil
 }
+
+// namespacesOf are a scene's namespace and those that the scene made.
+func (l *Lab) namespacesOf(ctx context.Context, scene string) ([]string, error) {
+	list, err := l.api.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the namespaces of scene %s: %w", scene, err)
+	}
+	var names []string
+	for i := range list.Items {
+		if name := list.Items[i].Name; ofScene(name, scene) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// ofScene is true for the name of something that a scene made: its namespace's, or one that begins with it.
+func ofScene(name, scene string) bool { return name == scene || strings.HasPrefix(name, scene+"-") }
 
 // removeNamed removes the objects that are named after a scene's namespace. A kind that does not exist has none.
 func removeNamed(ctx context.Context, objects dynamic.ResourceInterface, namespace string) error {
@@ -71,7 +97,7 @@ func removeNamed(ctx context.Context, objects dynamic.ResourceInterface, namespa
 	}
 	for _, object := range list.Items {
 		name := object.GetName()
-		if name != namespace && !strings.HasPrefix(name, namespace+"-") {
+		if !ofScene(name, namespace) {
 			continue
 		}
 		if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

@@ -326,6 +326,7 @@ func variables(slot int) map[string]string {
 		"POOL4":       fmt.Sprintf("172.30.0.%d-172.30.0.%d", first, first+slotSize-1),
 		"POOL4_FIRST": fmt.Sprintf("172.30.0.%d", first),
 		"POOL6":       fmt.Sprintf("fd00:30::a%02d:0-fd00:30::a%02d:f", slot, slot),
+		"POOL6_FIRST": fmt.Sprintf("fd00:30::a%02d:0", slot),
 	}
 	for i := range 9 {
 		values[fmt.Sprintf("ADDR%d", i+1)] = fmt.Sprintf("172.30.0.%d", first+i)

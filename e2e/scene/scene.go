@@ -40,7 +40,7 @@ type command func(s *Scene, args []string) (stdout string, err error)
 func commands() map[string]command {
 	return map[string]command{
 		"kubectl": kubectl, "helm": helm, "apply": apply, "berth": berth, "controller": controller, "speaker": speaker,
-		"node": node, "pod": pod, "apiserver": apiserver, "parallel": parallel,
+		"node": node, "pod": pod, "apiserver": apiserver, "parallel": parallel, "rename": rename,
 		"client": client, "arp": arp, "owner": owner, "silent": silent, "frames": listFrames, "gap": probe,
 		"first-answer": firstAnswer, "mark": mark, "writes": writes, "need": need, "log": showLog,
 		"eventually": eventually, "never": never,
