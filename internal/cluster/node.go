@@ -55,7 +55,9 @@ type Link struct {
 	Index   int
 	MAC     [6]byte
 	Subnets []netip.Prefix // the masked prefixes of its addresses
-	IPv4    bool           // has an IPv4 address
+	// Addresses are its own IPv4 addresses, sorted: other speakers ask the node's kernel for them (rule E4).
+	Addresses []netip.Addr
+	IPv4      bool // has an IPv4 address
 }
 
 // Facts are what one speaker knows that is no API object: who is alive, and what each says of itself.

@@ -55,6 +55,20 @@ func (d *delegate) NotifyMsg(message []byte) {
 		if k == kindWelcome {
 			d.ring.answer(n.Node)
 		}
+	case kindDown:
+		n, err := decodeNews(message[1:])
+		if err != nil || !n.Down {
+			d.ring.log.V(1).Info("ignoring a message that a speaker is down", "error", err)
+			return
+		}
+		d.ring.hear([]*news{n}, false)
+	case kindBeat:
+		b, err := decodeBeat(message[1:])
+		if err != nil {
+			d.ring.log.V(1).Info("ignoring a heartbeat", "error", err.Error())
+			return
+		}
+		d.ring.heardBeat(b)
 	default:
 		d.ring.log.V(1).Info("ignoring a message of a kind not known here", "kind", string(message[:1]))
 	}

@@ -62,6 +62,7 @@ func (r *Ring) welcome(name string) { r.note(func(e *errands) { e.welcome[name] 
 func (r *Ring) hear(all []*news, welcomed bool) {
 	r.mu.Lock()
 	changed, repeat := welcomed, false
+	epoch := r.roster.epoch
 	for _, n := range all {
 		c, again := r.roster.hear(n)
 		changed, repeat = changed || c, repeat || again
@@ -69,6 +70,7 @@ func (r *Ring) hear(all []*news, welcomed bool) {
 	if welcomed {
 		r.roster.epoch++ // the others may have moved our addresses away and back
 	}
+	changed = changed || r.roster.epoch != epoch
 	r.mu.Unlock()
 	if repeat {
 		r.tell()
@@ -95,7 +97,7 @@ func (r *Ring) runErrands(ctx context.Context) {
 		facts := encode(kindFacts, own)
 		switch {
 		case all && len(facts) <= direct:
-			r.broadcast(members, facts)
+			r.broadcast(r.options.Node, members, facts)
 		case all:
 			one = members
 		}
@@ -105,9 +107,9 @@ func (r *Ring) runErrands(ctx context.Context) {
 }
 
 // broadcast sends a message to every member in two ways: by one datagram each, at once, and by gossip, which takes some
-// rounds but survives a lost datagram.
-func (r *Ring) broadcast(members []string, message []byte) {
-	r.queue.QueueBroadcast(broadcast{name: r.options.Node, message: message})
+// rounds but survives a lost datagram. In gossip it takes the place of the message before of that name.
+func (r *Ring) broadcast(name string, members []string, message []byte) {
+	r.queue.QueueBroadcast(broadcast{name: name, message: message})
 	list := r.current()
 	for _, node := range r.nodes(members) {
 		r.told(node, list.SendBestEffort(node, message))

@@ -31,6 +31,13 @@ func (o *Options) PaceBy(limit int) {
 	}
 }
 
+// Patient has memberlist itself find nobody dead for a minute.
+func (o *Options) Patient() {
+	o.paceOf = func(pace, int) pace {
+		return pace{probe: 20 * time.Second, timeout: 10 * time.Second, gossip: 50 * time.Millisecond}
+	}
+}
+
 // Cut is a link that can be cut: then packets are lost, and connections hang until they time out, as when a cable is
 // drawn.
 type Cut struct{ cut atomic.Bool }

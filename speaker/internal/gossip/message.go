@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
@@ -19,6 +20,10 @@ const (
 	// kindWelcome carries the same from whoever has just seen the receiver join. The receiver had been away, in the eyes of
 	// the sender at least, and may not have noticed.
 	kindWelcome kind = 'w'
+	// kindDown carries that a node is down, as whoever watches it has found: one news with Down (rule E4).
+	kindDown kind = 'd'
+	// kindBeat carries a heartbeat to whoever watches the sender: one beat.
+	kindBeat kind = 'b'
 	// kindState carries everything a speaker knows of all nodes: a list of news.
 	kindState kind = 's'
 )
@@ -42,16 +47,19 @@ type news struct {
 	Node string `json:"n"`
 	// Version grows with every change: older news never replaces newer. It starts at the time the speaker started, in
 	// nanoseconds since 1970, so that it also grows over a restart.
-	Version    uint64     `json:"v"`
-	ProxyReady bool       `json:"p,omitempty"`
-	Stale      bool       `json:"s,omitempty"`
-	Unsure     bool       `json:"u,omitempty"`
-	Restarting bool       `json:"r,omitempty"`
-	Settled    bool       `json:"d,omitempty"`
-	Outlived   int64      `json:"o,omitempty"` // nanoseconds
-	Links      []newsLink `json:"l,omitempty"`
-	Gateways   []gateway  `json:"g,omitempty"`
-	Versions   []int      `json:"e,omitempty"`
+	Version    uint64 `json:"v"`
+	ProxyReady bool   `json:"p,omitempty"`
+	Stale      bool   `json:"s,omitempty"`
+	Unsure     bool   `json:"u,omitempty"`
+	Restarting bool   `json:"r,omitempty"`
+	Settled    bool   `json:"d,omitempty"`
+	Outlived   int64  `json:"o,omitempty"` // nanoseconds
+	// Down is true if somebody has found the node down that had said this version last. It says nothing else then. The node
+	// refutes it with a higher version.
+	Down     bool       `json:"x,omitempty"`
+	Links    []newsLink `json:"l,omitempty"`
+	Gateways []gateway  `json:"g,omitempty"`
+	Versions []int      `json:"e,omitempty"`
 }
 
 // newsLink is a link in a news.
@@ -61,6 +69,15 @@ type newsLink struct {
 	MAC     mac      `json:"m"`
 	Subnets []prefix `json:"s,omitempty"`
 	IPv4    bool     `json:"4,omitempty"`
+	// Addresses are those on the link that others may ask the node's kernel at.
+	Addresses []netip.Addr `json:"a,omitempty"`
+}
+
+// beat is a heartbeat.
+type beat struct {
+	Node string `json:"n"`
+	// Number grows with every beat, also over a restart.
+	Number uint64 `json:"b"`
 }
 
 // newsOf is what a member says, cut to the limits.
@@ -76,6 +93,7 @@ func newsOf(member cluster.Member, version uint64) news {
 		for _, subnet := range link.Subnets[:min(len(link.Subnets), maxSubnets)] {
 			l.Subnets = append(l.Subnets, prefix{subnet})
 		}
+		l.Addresses = append(l.Addresses, link.Addresses[:min(len(link.Addresses), maxSubnets)]...)
 		n.Links = append(n.Links, l)
 	}
 	for _, address := range member.Gateways[:min(len(member.Gateways), maxGateways)] {
@@ -97,6 +115,7 @@ func (n *news) member() *cluster.Member {
 		for _, subnet := range l.Subnets {
 			link.Subnets = append(link.Subnets, subnet.Prefix)
 		}
+		link.Addresses = append(link.Addresses, l.Addresses...)
 		m.Links = append(m.Links, link)
 	}
 	for _, one := range n.Gateways {
@@ -114,8 +133,9 @@ func (n *news) check() error {
 		return fmt.Errorf("%d links, %d gateways and %d versions of node %s", len(n.Links), len(n.Gateways), len(n.Versions), n.Node)
 	}
 	for _, link := range n.Links {
-		if len(link.Name) > maxLinkName || len(link.Subnets) > maxSubnets {
-			return fmt.Errorf("a link's name of %d bytes, with %d subnets, of node %s", len(link.Name), len(link.Subnets), n.Node)
+		if len(link.Name) > maxLinkName || len(link.Subnets) > maxSubnets || len(link.Addresses) > maxSubnets {
+			return fmt.Errorf("a link's name of %d bytes, with %d subnets and %d addresses, of node %s", len(link.Name), len(link.Subnets),
+				len(link.Addresses), n.Node)
 		}
 	}
 	return nil
@@ -143,6 +163,18 @@ func decodeNews(content []byte) (*news, error) {
 		return nil, fmt.Errorf("refuse news: %w", err)
 	}
 	return n, nil
+}
+
+// decodeBeat reads the content of a message of kindBeat.
+func decodeBeat(content []byte) (beat, error) {
+	var b beat
+	if len(content) > maxNews {
+		return b, fmt.Errorf("a heartbeat of %d bytes", len(content))
+	}
+	if err := json.Unmarshal(content, &b); err != nil {
+		return b, fmt.Errorf("read heartbeat: %w", err)
+	}
+	return b, nil
 }
 
 // decodeState reads a state. One bad entry does not spoil the others (rule P20): what can be read is returned with an

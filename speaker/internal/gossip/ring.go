@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,8 @@ type Options struct {
 	Known func() map[string][]netip.AddrPort
 	// Allowed is true if a node of that name exists and has that address: only then does a member count (rule E4).
 	Allowed func(name string, address netip.Addr) bool
+	// Beat is called for every heartbeat of a member; it must not block. May be nil.
+	Beat func(node string)
 
 	paceOf    func(now pace, members int) pace
 	transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
@@ -49,6 +53,11 @@ type Ring struct {
 	log     logr.Logger
 	keyring *memberlist.Keyring
 	queue   *memberlist.TransmitLimitedQueue
+
+	// born is the version of the first news, and started when that was: what is counted from them grows over restarts, and
+	// is never set back while the process runs.
+	born    uint64
+	started time.Time
 
 	mu     sync.Mutex // guards roster and touch; never held while calling memberlist or wake
 	roster *roster
@@ -76,11 +85,14 @@ func New(options Options) (*Ring, error) {
 	if options.paceOf == nil {
 		options.paceOf = paceOf
 	}
+	started := time.Now()
+	born := uint64(max(0, started.UnixNano()))
 	r := &Ring{
+		born: born, started: started,
 		options: options,
 		log:     options.Log.WithName("gossip"),
 		keyring: keyring,
-		roster:  newRoster(options.Node, uint64(max(0, time.Now().UnixNano()))),
+		roster:  newRoster(options.Node, born),
 		errands: newErrands(),
 	}
 	r.queue = &memberlist.TransmitLimitedQueue{RetransmitMult: retransmit, NumNodes: r.size}
@@ -122,6 +134,41 @@ func (r *Ring) InTouch() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.touch.in(time.Now())
+}
+
+// Down says to all that a member is down, and holds it for down here. It counts as a member again as soon as it refutes
+// that, or as memberlist has found it dead and alive again. It has no effect on who is no member.
+func (r *Ring) Down(node string) {
+	r.mu.Lock()
+	n, ok := r.roster.declareDown(node)
+	members := slices.Sorted(maps.Keys(r.roster.live)) // with the node itself: if it lives it is to refute
+	ok = ok && r.roster.hearDown(&n)
+	r.mu.Unlock()
+	if !ok {
+		return
+	}
+	r.changed()
+	r.broadcast("down/"+node, members, encode(kindDown, n))
+}
+
+// SendBeat sends a heartbeat to some members. Their Beat is called for it.
+func (r *Ring) SendBeat(to []string) {
+	number := r.born + uint64(max(0, time.Since(r.started)))
+	message := encode(kindBeat, beat{Node: r.options.Node, Number: number})
+	list := r.current()
+	for _, node := range r.nodes(to) {
+		r.told(node, list.SendBestEffort(node, message))
+	}
+}
+
+// heardBeat takes in a heartbeat.
+func (r *Ring) heardBeat(b beat) {
+	r.mu.Lock()
+	counts := r.roster.heardBeat(b)
+	r.mu.Unlock()
+	if counts && r.options.Beat != nil {
+		r.options.Beat(b.Node)
+	}
 }
 
 // Address is where this speaker gossips.

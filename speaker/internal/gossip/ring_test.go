@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/berthlb/berth/internal/cluster"
@@ -175,7 +176,7 @@ func said(node string) cluster.Member {
 // hears is true if a speaker has heard of a member what it said.
 func hears(want cluster.Member) func(*speaker) bool {
 	return func(s *speaker) bool {
-		return cmp.Equal(s.Members()[want.Node], &want, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }))
+		return cmp.Equal(s.Members()[want.Node], &want, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}))
 	}
 }
 
@@ -222,6 +223,61 @@ func TestADeathIsNoticed(t *testing.T) {
 	}
 	if all[0].Epoch() == epoch {
 		t.Error("the epoch did not grow over a death")
+	}
+}
+
+// TestDownIsHeardByAll is rule E4: whoever watches a node says that it is down, and all hold it for that, long before
+// memberlist would; until it is heard of again.
+func TestDownIsHeardByAll(t *testing.T) {
+	t.Parallel()
+	cloud := newCloud(t)
+	var all []*speaker
+	for i := range byte(3) {
+		options := cloud.options(i + 1)
+		options.Patient()
+		all = append(all, cloud.start(options))
+	}
+	for _, s := range all {
+		s.await(t, "all met", 10*time.Second, sees("n1", "n2", "n3"))
+	}
+	all[2].link.Set(true)
+	all[0].Down("n3")
+	for _, s := range all[:2] {
+		t.Logf("%s heard after %s", s.name, s.await(t, "n3 is down", 5*time.Second, sees("n1", "n2")))
+	}
+	epoch := all[2].Epoch()
+	all[2].link.Set(false)
+	all[2].SetFacts(said("n3")) // it has something new to say, and so a higher version
+	for _, s := range all {
+		s.await(t, "n3 is back", 5*time.Second, sees("n1", "n2", "n3"))
+	}
+	all[0].Down("n3")
+	all[2].await(t, "n3 has heard that it is held for down", 5*time.Second, func(s *speaker) bool { return s.Epoch() > epoch })
+	for _, s := range all {
+		s.await(t, "n3 has refuted that", 5*time.Second, sees("n1", "n2", "n3"))
+	}
+}
+
+// TestBeats: a heartbeat reaches the members it is sent to, and no others.
+func TestBeats(t *testing.T) {
+	t.Parallel()
+	cloud := newCloud(t)
+	beats := make(chan string, 10)
+	var all []*speaker
+	for i := range byte(3) {
+		options := cloud.options(i + 1)
+		options.Beat = func(node string) { beats <- node + " to " + options.Node }
+		all = append(all, cloud.start(options))
+	}
+	for _, s := range all {
+		s.await(t, "all met", 10*time.Second, sees("n1", "n2", "n3"))
+	}
+	all[0].SendBeat([]string{"n2"})
+	all[2].SendBeat([]string{"n2"})
+	got := []string{<-beats, <-beats}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"n1 to n2", "n3 to n2"}, got); diff != "" {
+		t.Errorf("beats (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 type roster struct {
 	self string
 	own  news // what this node says
+	// refuted is the highest version of its own with which this node was held for down.
+	refuted uint64
 
 	// generation counts memberlists: the ring makes a new one to change its pace (rejoin.go). Only the newest is believed;
 	// timers of one that was shut down may still go off.
@@ -39,6 +41,9 @@ type saying struct {
 	// member is nil after the node was held for dead: what it said then may not hold any more. It has to say it again, and
 	// may do so with the same version, because it need not have noticed.
 	member *cluster.Member
+	// down is true if the node was found down that had said this version, until it says a higher one.
+	down bool
+	beat uint64 // the number of its last heartbeat
 }
 
 func newRoster(self string, version uint64) *roster {
@@ -82,9 +87,29 @@ func (r *roster) leave(name string, generation int) {
 func (r *roster) lose(name string) {
 	delete(r.live, name)
 	if s := r.said[name]; s != nil {
-		s.member = nil
+		s.member, s.down = nil, false // it will have to speak again anyway
 	}
 	r.epoch++
+}
+
+// declareDown is the news that a member is down; false if it is no member, or held for down already.
+func (r *roster) declareDown(name string) (n news, ok bool) {
+	s := r.said[name]
+	if _, lives := r.live[name]; !lives || s == nil || s.member == nil || s.down {
+		return news{}, false
+	}
+	return news{Node: name, Version: s.version, Down: true}, true
+}
+
+// heardBeat is true for a heartbeat of a member that is newer than the last: one that somebody has recorded and sends again
+// is none.
+func (r *roster) heardBeat(b beat) bool {
+	s := r.said[b.Node]
+	if _, lives := r.live[b.Node]; !lives || s == nil || b.Number <= s.beat {
+		return false
+	}
+	s.beat = b.Number
+	return true
 }
 
 // carried are how many members the newest memberlist has not seen yet.
@@ -109,16 +134,15 @@ func (r *roster) dropCarried() (dropped bool) {
 	return dropped
 }
 
-// hear takes in a news. changed is true if it tells something new about another node. repeat is true if it is of this node
-// and newer than what it says now: then its clock was set back between two starts, and its news has to be said again, which
-// now is newer still.
+// hear takes in a news. changed is true if it tells something new about another node. repeat is true if the own news has to
+// be said again, which now has a higher version: somebody holds this node for down, or knows newer news of it, so that its
+// clock was set back between two starts.
 func (r *roster) hear(n *news) (changed, repeat bool) {
-	if n.Node == r.self {
-		if n.Version <= r.own.Version {
-			return false, false
-		}
-		r.own.Version = n.Version + 1
-		return false, true
+	switch {
+	case n.Node == r.self:
+		return false, r.hearOwn(n)
+	case n.Down:
+		return r.hearDown(n), false
 	}
 	known := r.said[n.Node]
 	switch {
@@ -131,7 +155,10 @@ func (r *roster) hear(n *news) (changed, repeat bool) {
 		return false, false
 	}
 	before := known.member
-	known.version, known.member = n.Version, n.member()
+	if known.down {
+		before = nil // back: what is ours may have been its own meanwhile
+	}
+	known.version, known.member, known.down = n.Version, n.member(), false
 	if _, lives := r.live[n.Node]; !lives {
 		return false, false
 	}
@@ -141,12 +168,36 @@ func (r *roster) hear(n *news) (changed, repeat bool) {
 	return before == nil || !reflect.DeepEqual(before, known.member), false
 }
 
+// hearOwn takes in what somebody else says about this node.
+func (r *roster) hearOwn(n *news) (repeat bool) {
+	if n.Down && n.Version > r.refuted {
+		r.refuted = n.Version
+		r.epoch++ // others may answer for what is ours, until they hear
+	}
+	if n.Version < r.own.Version || (n.Version == r.own.Version && !n.Down) {
+		return false
+	}
+	r.own.Version = n.Version + 1
+	return true
+}
+
+// hearDown takes in that somebody has found a node down.
+func (r *roster) hearDown(n *news) (changed bool) {
+	known := r.said[n.Node]
+	if _, lives := r.live[n.Node]; !lives || known == nil || known.member == nil || known.down || n.Version < known.version {
+		return false
+	}
+	known.version, known.down = n.Version, true
+	r.epoch++
+	return true
+}
+
 // members are those that live, whose name and address belong together (rule E4) and who have said something; this node
 // included.
 func (r *roster) members(allowed func(name string, address netip.Addr) bool) map[string]*cluster.Member {
 	members := map[string]*cluster.Member{r.self: r.own.member()}
 	for name, a := range r.live {
-		if s := r.said[name]; s != nil && s.member != nil && allowed(name, a.address.Addr()) {
+		if s := r.said[name]; s != nil && s.member != nil && !s.down && allowed(name, a.address.Addr()) {
 			members[name] = s.member
 		}
 	}
@@ -181,7 +232,11 @@ func (r *roster) forget(known map[string][]netip.AddrPort) {
 func (r *roster) state() []news {
 	all := []news{r.own}
 	for name := range r.live {
-		if s := r.said[name]; s != nil && s.member != nil {
+		switch s := r.said[name]; {
+		case s == nil || s.member == nil:
+		case s.down:
+			all = append(all, news{Node: name, Version: s.version, Down: true})
+		default:
 			all = append(all, newsOf(*s.member, s.version))
 		}
 	}

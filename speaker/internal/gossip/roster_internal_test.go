@@ -92,6 +92,40 @@ func TestWhoIsAMember(t *testing.T) {
 			reason: "those it does see stay, with what they said", want: []string{"n1", "self"},
 			do: func(r *roster) { r.generation = 1; r.join("n1", address(1), 1); r.dropCarried() },
 		},
+		"down": {
+			reason: "one that is found down is none", want: []string{"self"},
+			do: func(r *roster) { r.hear(&news{Node: "n1", Version: 5, Down: true}) },
+		},
+		"refuted": {
+			reason: "until it refutes that", want: []string{"n1", "self"},
+			do: func(r *roster) {
+				r.hear(&news{Node: "n1", Version: 5, Down: true})
+				n := newsOf(full(), 6)
+				r.hear(&n)
+			},
+		},
+		"not refuted": {
+			reason: "which what it had said before does not", want: []string{"self"},
+			do: func(r *roster) {
+				r.hear(&news{Node: "n1", Version: 5, Down: true})
+				n := newsOf(full(), 5)
+				r.hear(&n)
+			},
+		},
+		"down before": {
+			reason: "it has refuted that already", want: []string{"n1", "self"},
+			do: func(r *roster) { r.hear(&news{Node: "n1", Version: 4, Down: true}) },
+		},
+		"down, dead and back": {
+			reason: "memberlist has found the same, and that it lives again", want: []string{"n1", "self"},
+			do: func(r *roster) {
+				r.hear(&news{Node: "n1", Version: 5, Down: true})
+				r.leave("n1", 0)
+				r.join("n1", address(1), 0)
+				n := newsOf(full(), 5)
+				r.hear(&n)
+			},
+		},
 		"self": {
 			reason: "about this node nobody else decides", want: []string{"n1", "self"},
 			do: func(r *roster) { r.leave("self", 0); r.join("self", address(9), 0) },
@@ -218,7 +252,11 @@ func TestRostersAgree(t *testing.T) {
 		name := rapid.SampledFrom([]string{"a", "b", "c"})
 		for range rapid.IntRange(0, 30).Draw(t, "steps") {
 			who, whom := name.Draw(t, "who"), name.Draw(t, "whom")
-			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 4:
+				if n, ok := all[who].declareDown(whom); ok {
+					all[who].hear(&n)
+				}
 			case 0:
 				all[who].setOwn(cluster.Member{Versions: []int{rapid.Int().Draw(t, "version")}})
 			case 1:
@@ -238,6 +276,36 @@ func TestRostersAgree(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestARecordedBeatIsNone: whoever sends a heartbeat again that he has recorded does not keep a dead node alive.
+func TestARecordedBeatIsNone(t *testing.T) {
+	t.Parallel()
+	r := rosterWith()
+	for _, step := range []struct {
+		node   string
+		number uint64
+		want   bool
+	}{{"n1", 7, true}, {"n1", 7, false}, {"n1", 6, false}, {"n1", 8, true}, {"n2", 9, false}} {
+		if got := r.heardBeat(beat{Node: step.node, Number: step.number}); got != step.want {
+			t.Errorf("beat %d of %s counts: %t", step.number, step.node, got)
+		}
+	}
+}
+
+// TestDownIsRefuted: a node that hears that it is held for down says the same again with a higher version, and what is its
+// own is announced again.
+func TestDownIsRefuted(t *testing.T) {
+	t.Parallel()
+	r := newRoster("self", 100)
+	epoch := r.epoch
+	if _, repeat := r.hear(&news{Node: "self", Version: 99, Down: true}); repeat || r.epoch == epoch {
+		t.Errorf("held for down by one who has not heard the newest: repeat %t, the epoch grew %t", repeat, r.epoch > epoch)
+	}
+	epoch = r.epoch
+	if _, repeat := r.hear(&news{Node: "self", Version: 100, Down: true}); !repeat || r.own.Version != 101 || r.epoch == epoch {
+		t.Errorf("does not refute: repeat %t, version %d", repeat, r.own.Version)
+	}
 }
 
 // trio are three rosters whose nodes hold each other for alive.
@@ -263,7 +331,7 @@ func (all trio) exchange(from, to string) {
 
 // meet has everybody hear everybody, until it has gone round.
 func (all trio) meet() {
-	for range 2 {
+	for range 3 { // what is said, that it is refuted, and the refutation
 		for from := range all {
 			for to := range all {
 				all.exchange(from, to)

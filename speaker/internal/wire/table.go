@@ -117,7 +117,12 @@ func (t *table) usable(index int) (cluster.Link, bool) {
 	for address := range t.addresses[index] {
 		link.IPv4 = link.IPv4 || address.Addr().Is4()
 		link.Subnets = append(link.Subnets, address.Masked())
+		if address.Addr().Is4() {
+			link.Addresses = append(link.Addresses, address.Addr())
+		}
 	}
+	slices.SortFunc(link.Addresses, netip.Addr.Compare)
+	link.Addresses = slices.Compact(link.Addresses)
 	slices.SortFunc(link.Subnets, netip.Prefix.Compare)
 	link.Subnets = slices.Compact(link.Subnets)
 	return link, true

@@ -1,0 +1,83 @@
+package watch
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/berthlb/berth/internal/cluster"
+	"github.com/berthlb/berth/internal/election"
+)
+
+// watchers is how many nodes watch each.
+const watchers = 2
+
+// Watchers are the nodes that watch a node: of those that share a link with it, the two that rank highest by hash, so that
+// the watching is spread evenly and a change of members moves little of it. All speakers that know the same members agree.
+func Watchers(node string, members map[string]*cluster.Member) []string {
+	watched := members[node]
+	if watched == nil {
+		return nil
+	}
+	type ranked struct {
+		name  string
+		score uint64
+	}
+	var list []ranked
+	seed := election.Seed("watch " + node)
+	for name, member := range members {
+		if name != node && len(paths(member.Links, watched.Links)) > 0 {
+			list = append(list, ranked{name, election.Score(seed, election.Seed(name))})
+		}
+	}
+	slices.SortFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.name, b.name)) })
+	names := make([]string, 0, watchers)
+	for _, one := range list[:min(len(list), watchers)] {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// targets are the nodes that this one is to watch, sorted.
+func targets(self string, members map[string]*cluster.Member) []Target {
+	own := members[self]
+	if own == nil {
+		return nil
+	}
+	var list []Target
+	for name, member := range members {
+		if name != self && slices.Contains(Watchers(name, members), self) {
+			list = append(list, Target{Node: name, Paths: paths(own.Links, member.Links)})
+		}
+	}
+	slices.SortFunc(list, func(a, b Target) int { return cmp.Compare(a.Node, b.Node) })
+	return list
+}
+
+// paths are the ways to ask from links of ours to links of another node: one for each pair that shares a subnet.
+func paths(ours, theirs []cluster.Link) []Path {
+	var list []Path
+	for i := range ours {
+		for j := range theirs {
+			if from, to, shared := meet(&ours[i], &theirs[j]); shared {
+				list = append(list, Path{Link: ours[i].Index, From: from, MAC: theirs[j].MAC, Address: to})
+			}
+		}
+	}
+	return list
+}
+
+// meet finds an IPv4 address on each of two links that are in one subnet of ours.
+func meet(ours, theirs *cluster.Link) (from, to netip.Addr, shared bool) {
+	for _, subnet := range ours.Subnets {
+		if !subnet.Addr().Is4() {
+			continue
+		}
+		within := func(address netip.Addr) bool { return subnet.Contains(address) }
+		i, j := slices.IndexFunc(ours.Addresses, within), slices.IndexFunc(theirs.Addresses, within)
+		if i >= 0 && j >= 0 {
+			return ours.Addresses[i], theirs.Addresses[j], true
+		}
+	}
+	return netip.Addr{}, netip.Addr{}, false
+}
