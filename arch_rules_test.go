@@ -81,7 +81,7 @@ func shells() []string {
 		"controller/internal/announced", "controller/internal/assign", "controller/internal/poolstatus",
 		"speaker/internal/agent", "speaker/internal/bfdnet", "speaker/internal/bgp", "speaker/internal/bgpconn",
 		"speaker/internal/gossip", "speaker/internal/l2", "speaker/internal/proxy", "speaker/internal/report",
-		"speaker/internal/succession", "speaker/internal/wire",
+		"speaker/internal/succession", "speaker/internal/watch", "speaker/internal/wire",
 	}
 }
 

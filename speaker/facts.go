@@ -64,15 +64,21 @@ func (t *teller) tell(look func() cluster.Member, say func(cluster.Member)) {
 // now is what the loop decides with. What it decides with is what the others have been told, whatever woke it.
 func (f *facts) now() cluster.Facts {
 	f.tell()
-	own := f.own()
-	members := f.ring.Members()
-	members[f.node] = &own
+	members := f.members()
 	return cluster.Facts{
 		Self:    f.node,
 		Members: members,
 		Down:    f.down(members),
 		Epoch:   f.ring.Epoch() + f.links.Epoch(),
 	}
+}
+
+// members are the speakers that live, this one included.
+func (f *facts) members() map[string]*cluster.Member {
+	own := f.own()
+	members := f.ring.Members()
+	members[f.node] = &own
+	return members
 }
 
 // down are the nodes that have a speaker of which gossip sees nothing. All speakers know the same of them, whenever they

@@ -22,6 +22,7 @@ type flags struct {
 	listen            string
 	healthSocket      string
 	excludeInterfaces string
+	fastDetection     bool
 	loadBalancerClass string
 	defaultClass      bool
 	leaveTaints       []string
@@ -45,6 +46,7 @@ func parseFlags(args []string) (*flags, error) {
 	set.StringVar(&f.listen, "listen", ":7949", "address of the health and metrics endpoints")
 	set.StringVar(&f.healthSocket, "health-socket", "", "unix socket that serves the same for \"speaker health\", the probes of the pod; empty: none")
 	set.StringVar(&f.excludeInterfaces, "exclude-interfaces", wire.DefaultExclude, "regular expression of link names that never announce")
+	set.BoolVar(&f.fastDetection, "fast-detection", true, "have two neighbours watch each node by heartbeats and ARP; without it memberlist alone finds the dead")
 	set.StringVar(&f.loadBalancerClass, "load-balancer-class", v1beta1.LoadBalancerClass, "spec.loadBalancerClass of the Services that are ours")
 	set.BoolVar(&f.defaultClass, "default", true, "serve Services without spec.loadBalancerClass too")
 	set.StringSliceVar(&f.leaveTaints, "leave-taints", compile.DefaultLeaveTaints(), "keys of taints with which a node leaves; as the controller has it")

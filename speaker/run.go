@@ -28,6 +28,7 @@ import (
 	"github.com/berthlb/berth/speaker/internal/l2"
 	"github.com/berthlb/berth/speaker/internal/proxy"
 	"github.com/berthlb/berth/speaker/internal/report"
+	"github.com/berthlb/berth/speaker/internal/watch"
 	"github.com/berthlb/berth/speaker/internal/wire"
 )
 
@@ -53,6 +54,7 @@ type speaker struct {
 	watcher   *proxy.Watcher
 	gate      *proxy.Gate
 	ring      *gossip.Ring
+	watch     *watch.Watch
 	facts     *facts
 	loop      *agent.Agent
 	reporter  *report.Reporter
@@ -164,9 +166,18 @@ func (s *speaker) assemble(id identity) error {
 	kubeProxy := proxy.Options{Livez: s.options.proxyHealth, Metrics: s.options.proxyMetrics, NodeAddress: id.address, Log: s.log}
 	s.watcher = proxy.NewWatcher(kubeProxy)
 	s.gate = proxy.NewGate(kubeProxy)
+	s.watch = watch.New(watch.Options{
+		Node:    s.options.node,
+		Members: func() map[string]*cluster.Member { return s.facts.members() },
+		Beat:    func(to []string) { s.ring.SendBeat(to) },
+		Down:    func(node string) { s.ring.Down(node) },
+		Open:    func(link cluster.Link) (watch.Socket, error) { return wire.OpenARP(link) },
+		Metrics: s.registry, Log: s.log.WithName("watch"),
+	})
 	s.ring, err = gossip.New(gossip.Options{
 		Node: s.options.node, Bind: netip.AddrPortFrom(id.address, s.options.gossipPort), Keys: id.keys, Label: id.label,
-		Known: s.directory.known, Allowed: s.directory.allowed, Log: s.log,
+		Known: s.directory.known, Allowed: s.directory.allowed, Beat: s.watch.Heard,
+		Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -201,12 +212,15 @@ func (s *speaker) start(ctx context.Context, group *errgroup.Group) {
 	changed := func() { s.facts.tell(); s.loop.Wake() }
 	group.Go(func() error { return s.informers.Start(ctx) })
 	group.Go(func() error {
-		return s.links.Run(ctx, func() { s.responder.LinksChanged(); s.facts.tell(); s.loop.WakeNow() })
+		return s.links.Run(ctx, func() { s.responder.LinksChanged(); s.facts.tell(); s.watch.Changed(); s.loop.WakeNow() })
 	})
 	group.Go(func() error { return s.responder.Run(ctx) })
 	group.Go(func() error { return s.watcher.Run(ctx, changed) })
 	group.Go(func() error { return s.gate.Run(ctx, s.loop.Wake) })
 	group.Go(func() error { return s.ring.Run(ctx, s.gossiped) })
+	if s.options.fastDetection {
+		group.Go(func() error { return s.watch.Run(ctx) })
+	}
 	group.Go(func() error { return s.fresh.Run(ctx, s.ask, changed) })
 	group.Go(func() error { return s.settling.Run(ctx, changed) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
@@ -271,6 +285,7 @@ func (s *speaker) mayAnnounce() bool { return s.joined.Load() && s.ring.InTouch(
 
 // gossiped is woken by gossip: a death is decided at once, the rest in the loop's own pace.
 func (s *speaker) gossiped() {
+	s.watch.Changed()
 	now := int64(len(s.ring.Members()))
 	if before := s.members.Swap(now); now < before {
 		s.loop.WakeNow()

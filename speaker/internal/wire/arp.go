@@ -179,6 +179,12 @@ func (s *ARPSocket) Reply(to [6]byte, toAddress, address netip.Addr) error {
 	return s.send(arp.OperationReply, address, to, toAddress, to)
 }
 
+// Ask asks the host with that hardware address whether it has an address of its own. Its kernel answers, whatever its
+// programs do; the answer is heard if the address is watched. from is an address of this link.
+func (s *ARPSocket) Ask(to [6]byte, from, address netip.Addr) error {
+	return s.send(arp.OperationRequest, from, [6]byte{}, address, to)
+}
+
 // Announce tells everybody on this link that an address is here, twice: as a request (RFC 5227, section 3, "ARP
 // Announcement") and then as a reply, for old hosts that take only those (rule L3). The reply's target hardware address
 // is our own: Linux ignores one with the broadcast address there if its entry is younger than a second.

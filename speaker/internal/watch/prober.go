@@ -1,0 +1,144 @@
+package watch
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/berthlb/berth/internal/cluster"
+)
+
+// Socket asks and hears on one link.
+type Socket interface {
+	// Watch says from which addresses it is to hear.
+	Watch(addresses []netip.Addr) error
+	// Ask asks the host with that hardware address for an address, from one of ours.
+	Ask(to [6]byte, from, address netip.Addr) error
+	// Listen calls heard for every frame from one of those addresses until the socket is closed, or cannot hear any more.
+	Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time)) error
+	Close() error
+}
+
+// prober asks kernels on links of ours, each of which has a socket of its own for as long as somebody is asked there.
+// Its methods are called by one goroutine; the sockets' own goroutines only call answered.
+type prober struct {
+	open     func(link int) (Socket, error)
+	answered func(link int, address netip.Addr, mac [6]byte)
+	log      logr.Logger
+
+	sockets  map[int]*probing
+	troubled map[int]string // the last error of a link, so that it is said once
+	hearing  sync.WaitGroup
+}
+
+// probing is a socket in use.
+type probing struct {
+	Socket
+
+	addresses []netip.Addr
+	ended     chan struct{} // closed when it hears no more
+}
+
+// set says who is asked from now on. A socket that hears no more is opened again.
+func (p *prober) set(targets []Target) {
+	wanted := map[int][]netip.Addr{}
+	for _, target := range targets {
+		for _, path := range target.Paths {
+			wanted[path.Link] = append(wanted[path.Link], path.Address)
+		}
+	}
+	for link, socket := range p.sockets {
+		if wanted[link] == nil || socket.over() {
+			p.trouble(link, socket.Close())
+			delete(p.sockets, link)
+		}
+	}
+	for link, addresses := range wanted {
+		slices.SortFunc(addresses, netip.Addr.Compare)
+		p.trouble(link, p.serve(link, addresses))
+	}
+}
+
+// serve has a link hear these addresses.
+func (p *prober) serve(link int, addresses []netip.Addr) error {
+	socket := p.sockets[link]
+	if socket == nil {
+		opened, err := p.open(link)
+		if err != nil {
+			return err
+		}
+		socket = &probing{Socket: opened, ended: make(chan struct{})}
+		p.sockets[link] = socket
+		p.hearing.Go(func() { p.hear(link, socket) })
+	}
+	if slices.Equal(socket.addresses, addresses) {
+		return nil
+	}
+	if err := socket.Watch(addresses); err != nil {
+		return fmt.Errorf("hear what kernels answer: %w", err)
+	}
+	socket.addresses = addresses
+	return nil
+}
+
+// hear hands on what a link hears.
+func (p *prober) hear(link int, socket *probing) {
+	defer close(socket.ended)
+	err := socket.Listen(func(sender [6]byte, source, _ netip.Addr, _ time.Time) { p.answered(link, source, sender) })
+	if err != nil {
+		p.log.V(1).Info("hearing what kernels answer has ended", "link", link, "error", err.Error())
+	}
+}
+
+func (s *probing) over() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask asks.
+func (p *prober) ask(paths []Path) {
+	for _, path := range paths {
+		socket := p.sockets[path.Link]
+		if socket == nil {
+			continue // it cannot be opened, and so is never armed
+		}
+		p.trouble(path.Link, socket.Ask(path.MAC, path.From, path.Address))
+	}
+}
+
+// trouble says once what keeps a link from asking. The link is not armed then, and memberlist alone decides.
+func (p *prober) trouble(link int, err error) {
+	if err == nil {
+		return
+	}
+	if text := err.Error(); p.troubled[link] != text {
+		p.troubled[link] = text
+		p.log.Info("cannot ask other nodes' kernels whether they live", "link", link, "error", text)
+	}
+}
+
+// close ends all sockets and waits until nothing is heard.
+func (p *prober) close() {
+	for _, link := range slices.Sorted(maps.Keys(p.sockets)) {
+		p.trouble(link, p.sockets[link].Close())
+	}
+	p.hearing.Wait()
+}
+
+// linkOf is a link by index.
+func linkOf(links []cluster.Link, index int) (cluster.Link, bool) {
+	i := slices.IndexFunc(links, func(l cluster.Link) bool { return l.Index == index })
+	if i < 0 {
+		return cluster.Link{}, false
+	}
+	return links[i], true
+}
