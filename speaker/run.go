@@ -84,7 +84,7 @@ func run(ctx context.Context, options *flags, log logr.Logger) error {
 	if s.boot, err = bootID(); err != nil {
 		return err
 	}
-	held, err := takeTurn(ctx, options.gossipPort)
+	held, err := takeTurn(ctx, turnName(options.node, options.gossipPort))
 	s.waiting.Store(errors.Is(err, errTaken))
 	if err != nil && !s.waiting.Load() {
 		return err
@@ -135,7 +135,7 @@ func (s *speaker) replace(ctx context.Context, group *errgroup.Group) error {
 	s.log.Info("waiting for the speaker that this one replaces")
 	s.identified.Store(true)
 	var err error
-	if s.turn, err = awaitTurn(ctx, s.options.gossipPort); err != nil {
+	if s.turn, err = awaitTurn(ctx, turnName(s.options.node, s.options.gossipPort)); err != nil {
 		return err
 	}
 	s.waiting.Store(false)

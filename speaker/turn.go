@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -21,17 +22,21 @@ var errTaken = errors.New("another speaker works on this node")
 // namespace, which is the node's, and the kernel frees it however its holder ends.
 type turn struct{ net.Listener }
 
-// takeTurn takes the turn if nobody has it, and answers errTaken if another speaker has.
-func takeTurn(ctx context.Context, gossipPort uint16) (turn, error) {
-	held, err := bindTurn(ctx, turnName(gossipPort))
+// takeTurn takes the turn of that name if nobody has it, and answers errTaken if another speaker has.
+func takeTurn(ctx context.Context, name string) (turn, error) {
+	held, err := bindTurn(ctx, name)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return turn{}, checkHolder(ctx, turnName(gossipPort))
+		return turn{}, checkHolder(ctx, name)
 	}
 	return held, err
 }
 
-// turnName holds the gossip port: speakers that could work side by side are none of each other's business.
-func turnName(gossipPort uint16) string { return fmt.Sprintf("@berth-speaker-%d", gossipPort) }
+// turnName is the socket's name for the speakers of a node that gossip on a port. Speakers of other nodes may be in the same
+// network namespace, as in the lab without namespaces, and work side by side. A node's name may be longer than a socket's.
+func turnName(node string, gossipPort uint16) string {
+	hash := sha256.Sum256([]byte(node))
+	return fmt.Sprintf("@berth-speaker-%d-%x", gossipPort, hash[:8])
+}
 
 func bindTurn(ctx context.Context, name string) (turn, error) {
 	held, err := (&net.ListenConfig{}).Listen(ctx, "unix", name)
@@ -68,11 +73,11 @@ func checkHolder(ctx context.Context, name string) error {
 }
 
 // awaitTurn waits until the speaker that this one replaces has ended.
-func awaitTurn(ctx context.Context, gossipPort uint16) (turn, error) {
+func awaitTurn(ctx context.Context, name string) (turn, error) {
 	tick := time.NewTicker(turnEvery)
 	defer tick.Stop()
 	for {
-		held, err := bindTurn(ctx, turnName(gossipPort))
+		held, err := bindTurn(ctx, name)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return held, err
 		}

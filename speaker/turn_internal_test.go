@@ -29,16 +29,24 @@ func freePort(t *testing.T) uint16 {
 func TestTurnPasses(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	first, err := takeTurn(t.Context(), port)
+	name := turnName("n1", port)
+	first, err := takeTurn(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takeTurn(t.Context(), port); !errors.Is(err, errTaken) {
+	if _, err := takeTurn(t.Context(), name); !errors.Is(err, errTaken) {
 		t.Errorf("a second speaker was answered %v, want that another works", err)
+	}
+	other, err := takeTurn(t.Context(), turnName(strings.Repeat("long-name.", 25), port))
+	if err != nil {
+		t.Errorf("the speaker of another node: %v", err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
 	}
 	got := make(chan error, 1)
 	go func() {
-		second, err := awaitTurn(t.Context(), port)
+		second, err := awaitTurn(t.Context(), name)
 		if err == nil {
 			err = second.Close()
 		}

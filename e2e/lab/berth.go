@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,32 +64,16 @@ func (l *Lab) InstallBerth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"apply", "--server-side", "--force-conflicts"}
+	args := []string{"apply", "--server-side", "--force-conflicts", "-k"}
 	for _, dir := range []string{"crd", "rbac"} {
 		path := filepath.Join(root, "config", dir)
-		flag, err := applyFlag(path)
-		if err != nil {
-			return fmt.Errorf("install Berth: %w", err)
-		}
 		// One folder after the other: the second may hold objects of the kinds that the first defines.
 		call := KubectlCall{Kubeconfig: l.Kubeconfig("admin")}
-		if _, stderr, err := l.Kubectl(ctx, call, append(args, flag, path)...); err != nil {
+		if _, stderr, err := l.Kubectl(ctx, call, append(args, path)...); err != nil {
 			return fmt.Errorf("install Berth: apply %s: %w\n%s", path, err, stderr)
 		}
 	}
 	return nil
-}
-
-// applyFlag is how kubectl takes a folder of manifests: with or without a kustomization.
-func applyFlag(dir string) (string, error) {
-	if _, err := os.Stat(dir); err != nil {
-		return "", err
-	}
-	_, err := os.Stat(filepath.Join(dir, "kustomization.yaml"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "-f", nil
-	}
-	return "-k", err
 }
 
 // tokenFor answers a token of one of Berth's ServiceAccounts, bound to a Node if one is named, as the kubelet asks for

@@ -177,11 +177,12 @@ func (l *Lab) install(ctx context.Context) error {
 	if _, err := l.api.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make namespace %s: %w", lab.BerthNamespace, err)
 	}
-	if _, err := l.Kubectl(ctx, nil, "apply", "--server-side", "-k", filepath.Join(root, "config", "crd")); err != nil {
-		return err
+	for _, dir := range []string{"crd", "rbac"} {
+		if _, err := l.Kubectl(ctx, nil, "apply", "--server-side", "-k", filepath.Join(root, "config", dir)); err != nil {
+			return err
+		}
 	}
-	_, err = l.Kubectl(ctx, nil, "apply", "--server-side", "-f", filepath.Join(root, "config", "rbac"))
-	return err
+	return nil
 }
 
 // Kubectl runs kubectl with all rights and answers what it prints.
