@@ -35,7 +35,7 @@ func parseFlags(args []string) (*flags, error) {
 	set.StringVar(&f.loadBalancerClass, "load-balancer-class", v1beta1.LoadBalancerClass, "spec.loadBalancerClass of the Services that are ours")
 	set.BoolVar(&f.defaultClass, "default", true, "serve Services without spec.loadBalancerClass too")
 	set.StringSliceVar(&f.leaveTaints, "leave-taints", compile.DefaultLeaveTaints(), "keys of taints with which a node leaves; as the speakers have it")
-	set.BoolVar(&f.ignoreLabel, "ignore-exclude-label", false, "the label node.kubernetes.io/exclude-from-external-load-balancers means nothing; as the speakers have it")
+	set.BoolVar(&f.ignoreLabel, "ignore-exclude-label", false, "node.kubernetes.io/exclude-from-external-load-balancers means nothing; as the speakers have it")
 	set.StringVar(&f.listen, "listen", ":7950", "address of the health and metrics endpoints")
 	set.IntVarP(&f.verbosity, "verbosity", "v", 0, "0: what changed; 1: also what was considered")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")

@@ -144,15 +144,20 @@ func (r *roster) hear(n *news) (changed, repeat bool) {
 	case n.Down:
 		return r.hearDown(n), false
 	}
+	return r.hearOther(n), false
+}
+
+// hearOther takes in what another node says of itself.
+func (r *roster) hearOther(n *news) (changed bool) {
 	known := r.said[n.Node]
 	switch {
 	case known == nil && len(r.said) >= maxNodes:
-		return false, false
+		return false
 	case known == nil:
 		known = &saying{}
 		r.said[n.Node] = known
 	case n.Version < known.version, n.Version == known.version && known.member != nil:
-		return false, false
+		return false
 	}
 	before := known.member
 	if known.down {
@@ -160,12 +165,12 @@ func (r *roster) hear(n *news) (changed, repeat bool) {
 	}
 	known.version, known.member, known.down = n.Version, n.member(), false
 	if _, lives := r.live[n.Node]; !lives {
-		return false, false
+		return false
 	}
 	if before == nil || !reflect.DeepEqual(before.Links, known.member.Links) {
 		r.epoch++
 	}
-	return before == nil || !reflect.DeepEqual(before, known.member), false
+	return before == nil || !reflect.DeepEqual(before, known.member)
 }
 
 // hearOwn takes in what somebody else says about this node.

@@ -73,8 +73,7 @@ func meet(ours, theirs *cluster.Link) (from, to netip.Addr, shared bool) {
 		if !subnet.Addr().Is4() {
 			continue
 		}
-		within := func(address netip.Addr) bool { return subnet.Contains(address) }
-		i, j := slices.IndexFunc(ours.Addresses, within), slices.IndexFunc(theirs.Addresses, within)
+		i, j := slices.IndexFunc(ours.Addresses, subnet.Contains), slices.IndexFunc(theirs.Addresses, subnet.Contains)
 		if i >= 0 && j >= 0 {
 			return ours.Addresses[i], theirs.Addresses[j], true
 		}

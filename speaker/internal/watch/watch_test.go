@@ -74,8 +74,7 @@ func TestADeadNodeIsFoundDown(t *testing.T) {
 		members := map[string]*cluster.Member{"n1": on(1, "192.0.2.0/24"), "n2": on(2, "192.0.2.0/24")}
 		n2 := &kernel{heard: make(chan netip.Addr, 10), mac: members["n2"].Links[0].MAC}
 		down, beats := make(chan string, 10), make(chan string, 1000)
-		var w *watch.Watch
-		w = watch.New(watch.Options{
+		w := watch.New(watch.Options{
 			Node: "n1", Metrics: prometheus.NewRegistry(), Log: testr.New(t),
 			Members: func() map[string]*cluster.Member { return members },
 			Beat:    func(to []string) { beats <- to[0] },
