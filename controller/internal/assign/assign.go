@@ -71,6 +71,7 @@ type Assigner struct {
 	known   map[cluster.Name]*known
 	floor   string // resourceVersion of the list of all Services: older events are ignored
 	alarm   alarm
+	pausing map[cluster.Name]pausing
 	ended   bool
 
 	jobs  chan job
@@ -103,6 +104,7 @@ func New(options Options) *Assigner {
 		picture: newPicture(),
 		queue:   newQueue(),
 		known:   map[cluster.Name]*known{},
+		pausing: map[cluster.Name]pausing{},
 		jobs:    make(chan job),
 	}
 	a.work.L = &a.mu
@@ -156,6 +158,9 @@ func (a *Assigner) end() {
 	defer a.mu.Unlock()
 	a.ended = true
 	a.alarm.stop()
+	for _, one := range a.pausing {
+		one.timer.Stop()
+	}
 	a.work.Broadcast()
 }
 
@@ -251,6 +256,10 @@ func (a *Assigner) saw(object *corev1.Service) bool {
 // forget drops a Service that is gone. The caller holds the lock.
 func (a *Assigner) forget(name cluster.Name) {
 	delete(a.known, name)
+	if one, pauses := a.pausing[name]; pauses {
+		one.timer.Stop()
+		delete(a.pausing, name)
+	}
 	a.Writer.Forget(name.Namespace, name.Name)
 	a.release(name)
 	a.Changed()

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -514,6 +515,34 @@ func TestRivalIsNamedAndNotFought(t *testing.T) {
 		time.Sleep(11 * time.Minute) // in fake time
 		synctest.Wait()
 		api.expect(t, "tried again when the rival is quiet", map[string]string{"a": "192.0.2.10 Allocated (public)"})
+	})
+}
+
+// TestRivalKeepsNobodyBusy: what a rival's writes make us do does not grow from hour to hour, and ends with them.
+func TestRivalKeepsNobodyBusy(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, api *api) {
+		api.set(lbtest.PoolObject("public", "192.0.2.10"))
+		api.put(object("a", 1))
+		p := begin(t, api)
+		defer p.stop()
+		before := 0.0
+		for i := range 3 * 360 {
+			if i == 2*360 {
+				before = testutil.ToFloat64(p.Metrics.Decisions)
+			}
+			api.overwrite("shop", "a", "rival", fmt.Sprintf("10.9.9.%d", i%250))
+			pass(10 * time.Second)
+		}
+		after := testutil.ToFloat64(p.Metrics.Decisions)
+		if made := after - before; made > 500 {
+			t.Errorf("%v decisions in the third hour, about 360 writes of the rival", made)
+		}
+		pass(time.Hour)
+		if made := testutil.ToFloat64(p.Metrics.Decisions) - after; made > 20 {
+			t.Errorf("%v decisions in an hour in which nobody did anything", made)
+		}
+		api.expect(t, "in the end", map[string]string{"a": "192.0.2.10 Allocated (public)"})
 	})
 }
 

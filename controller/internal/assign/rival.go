@@ -42,15 +42,20 @@ func (r *rivalry) reversal(now time.Time) bool {
 // something else.
 func (a *Assigner) contest(ctx context.Context, j job) string {
 	name, over := a.reversal(j)
-	if !over || name != "" {
-		return name
+	if !over {
+		return ""
 	}
-	name = a.managerOf(ctx, j)
+	stopped := name == ""
+	if stopped {
+		name = a.managerOf(ctx, j)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if known := a.known[j.name]; known != nil {
-		known.rivalry.manager, known.rivalry.stopped = name, time.Now()
-		a.later(j.name, rivalCalm)
+		if stopped {
+			known.rivalry.manager, known.rivalry.stopped = name, time.Now()
+		}
+		a.later(j.name, rivalCalm-time.Since(known.rivalry.stopped))
 	}
 	return name
 }
@@ -78,12 +83,15 @@ func (a *Assigner) reversal(j job) (manager string, over bool) {
 	return "", false
 }
 
-// yielded is true if a controller before this one has stopped writing the Service's list because of a rival, and nothing
-// has changed since: then that stays so (rule P6).
-func yielded(j job) bool {
+// yielded is for how long yet the Service's list is left alone, because a controller before this one has stopped writing it
+// because of a rival and nothing has changed since: then that stays so (rule P6). It is 0 or less if it is not.
+func yielded(j job) time.Duration {
 	stored := allocatedCondition(j.object)
-	return stored != nil && stored.Reason == string(reason.RivalWriter) && time.Since(stored.LastTransitionTime.Time) < rivalCalm &&
-		!kube.Holds(j.object, j.decision.Addresses) && strings.HasPrefix(stored.Message, j.decision.Reason.Message)
+	if stored == nil || stored.Reason != string(reason.RivalWriter) ||
+		kube.Holds(j.object, j.decision.Addresses) || !strings.HasPrefix(stored.Message, j.decision.Reason.Message) {
+		return 0
+	}
+	return rivalCalm - time.Since(stored.LastTransitionTime.Time)
 }
 
 // managerOf is the program, other than us, that wrote the status last, as the API server has it recorded.

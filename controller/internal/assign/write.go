@@ -78,13 +78,30 @@ func (a *Assigner) again(name cluster.Name) {
 	a.later(name, min(100*time.Millisecond<<min(known.failures, 10), time.Minute))
 }
 
-// later makes a Service due after a pause.
+// pausing is a Service that is due later.
+type pausing struct {
+	until time.Time
+	timer *time.Timer
+}
+
+// later makes a Service due after a pause. One that is due earlier than that stays so: who still has to wait then says so
+// again, and no Service has more than one timer. The caller holds the lock.
 func (a *Assigner) later(name cluster.Name, pause time.Duration) {
-	time.AfterFunc(pause, func() {
+	until := time.Now().Add(pause)
+	if before, pauses := a.pausing[name]; pauses {
+		if !until.Before(before.until) {
+			return
+		}
+		before.timer.Stop()
+	}
+	a.pausing[name] = pausing{until, time.AfterFunc(pause, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		if a.pausing[name].until.Equal(until) {
+			delete(a.pausing, name)
+		}
 		a.wake([]cluster.Name{name})
-	})
+	})}
 }
 
 // conclusion settles a write, and takes the object in as it is now where that is known.
@@ -207,8 +224,10 @@ func (a *Assigner) sendAllocation(ctx context.Context, j job) kube.Result {
 		allocation.Addresses = nil
 		return a.Writer.SetAllocation(ctx, j.object, allocation, false)
 	}
-	if yielded(j) {
-		a.later(j.name, rivalCalm)
+	if calm := yielded(j); calm > 0 {
+		a.mu.Lock()
+		a.later(j.name, calm)
+		a.mu.Unlock()
 		return kube.Result{Outcome: kube.Unchanged}
 	}
 	if rival := a.contest(ctx, j); rival != "" {
