@@ -38,6 +38,8 @@ type api struct {
 	// trouble, if set, says what goes wrong with a write: "refuse" (somebody else was faster), "lose" (it does not
 	// arrive and no answer comes), "mute" (it arrives and no answer comes).
 	trouble func(name string) string
+	// beforePatch, if set, is called before a list of addresses is emptied, with the lock held.
+	beforePatch func()
 }
 
 func newAPI() *api {
@@ -67,6 +69,11 @@ func (a *api) send(kind string, event func(toolscache.ResourceEventHandler)) {
 func (a *api) put(object *corev1.Service) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.putLocked(object)
+}
+
+// putLocked is put for who holds the lock.
+func (a *api) putLocked(object *corev1.Service) {
 	name := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	fresh := object.DeepCopy()
 	if before := a.services[name]; before != nil {
@@ -74,7 +81,9 @@ func (a *api) put(object *corev1.Service) {
 		if fresh.Annotations == nil {
 			fresh.Annotations = map[string]string{}
 		}
-		maps.Copy(fresh.Annotations, before.Annotations)
+		if from, has := before.Annotations[v1beta1.AnnotationAllocatedFrom]; has {
+			fresh.Annotations[v1beta1.AnnotationAllocatedFrom] = from
+		}
 	}
 	if fresh.Spec.Type != corev1.ServiceTypeLoadBalancer { // the API server does so
 		fresh.Status.LoadBalancer = corev1.LoadBalancerStatus{}
@@ -109,9 +118,14 @@ func (a *api) leaveUnseen(namespace, name string) {
 	fresh := a.services[key].DeepCopy()
 	fresh.Spec.Type = corev1.ServiceTypeNodePort
 	fresh.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	a.unseen(func() { a.store(key, fresh) })
+}
+
+// unseen does something of which no informer of Services is told. The lock is held.
+func (a *api) unseen(do func()) {
 	feeds := a.feeds["Service"]
 	delete(a.feeds, "Service")
-	a.store(key, fresh)
+	do()
 	a.feeds["Service"] = feeds
 }
 
@@ -324,6 +338,9 @@ func (a *api) apply(name types.NamespacedName, applied *applycorev1.ServiceApply
 func (n *namespaced) Patch(_ context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Service, error) {
 	n.api.mu.Lock()
 	defer n.api.mu.Unlock()
+	if n.api.beforePatch != nil {
+		n.api.beforePatch()
+	}
 	key := types.NamespacedName{Namespace: n.namespace, Name: name}
 	fresh := n.api.services[key].DeepCopy()
 	fresh.Status.LoadBalancer.Ingress = nil

@@ -518,6 +518,31 @@ func TestRivalIsNamedAndNotFought(t *testing.T) {
 	})
 }
 
+// TestAnEditBeforeAListIsEmptiedIsSeen: a list that has another owner too is emptied by a request of its own, which is not
+// bound to the state that was decided about. Its answer has what a user edited meanwhile, and nobody else may tell us.
+func TestAnEditBeforeAListIsEmptiedIsSeen(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, api *api) {
+		api.set(lbtest.PoolObject("public", "192.0.2.10"))
+		api.put(object("a", 1, annotated(v1beta1.AnnotationAddresses, "10.0.0.1"), func(s *corev1.Service) {
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
+		}))
+		api.manager[types.NamespacedName{Namespace: "shop", Name: "a"}] = "other"
+		edited := false
+		api.beforePatch = func() {
+			edited = true
+			api.unseen(func() { api.putLocked(object("a", 1, annotated(v1beta1.AnnotationAddresses, "192.0.2.10"))) })
+		}
+		p := begin(t, api)
+		defer p.stop()
+		rest()
+		if !edited {
+			t.Fatal("no list was emptied")
+		}
+		api.expect(t, "after the edit", map[string]string{"a": "192.0.2.10 Allocated (public)"})
+	})
+}
+
 // TestRivalKeepsNobodyBusy: what a rival's writes make us do does not grow from hour to hour, and ends with them.
 func TestRivalKeepsNobodyBusy(t *testing.T) {
 	t.Parallel()

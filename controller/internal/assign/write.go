@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,8 +117,18 @@ func (a *Assigner) conclusion(j job, outcome ipam.Outcome, now *corev1.Service) 
 	known.given, known.failures, known.rivalry.open = j.decision.Addresses, 0, false
 	if now != nil {
 		now.ManagedFields = nil
-		a.saw(now)
+		if a.saw(now) && !sameWish(known.service, a.known[j.name].service) {
+			a.wake([]cluster.Name{j.name})
+		}
 	}
+}
+
+// sameWish is true if two states of a Service differ in their status at most. An apply is bound to the state it was made
+// from, but not the request that empties a list which another program owns too: its answer may have a user's edit.
+func sameWish(a, b *cluster.Service) bool {
+	before, after := *a, *b
+	before.Recorded, after.Recorded = cluster.Record{}, cluster.Record{}
+	return reflect.DeepEqual(before, after)
 }
 
 // ask reads the Service from the API server until it answers, and decides about it anew. open is true if the outcome of
