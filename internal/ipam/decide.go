@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -349,11 +350,16 @@ func nothingLeft(candidates []*poolIndex, family cluster.Family) *reason.Reason 
 	if len(candidates) == 1 {
 		return reason.New(reason.PoolFull, "pool %s has no free %s address", candidates[0].Name, family)
 	}
-	names := make([]string, len(candidates))
-	for i, pool := range candidates {
-		names[i] = pool.Name
+	const most = 10 // who looks for a way out needs no more, and there may be thousands
+	var names []string
+	for _, pool := range candidates[:min(len(candidates), most)] {
+		names = append(names, pool.Name)
 	}
-	return reason.New(reason.PoolFull, "pools %s have no free %s address for this Service", strings.Join(names, ", "), family)
+	list := strings.Join(names, ", ")
+	if len(candidates) > most {
+		list += fmt.Sprintf(" and %d more", len(candidates)-most)
+	}
+	return reason.New(reason.PoolFull, "pools %s have no free %s address for this Service", list, family)
 }
 
 // wholeWish ends the answers to a request: what it leaves out is given up only once all it asks for is met, and an

@@ -1,6 +1,7 @@
 package ipam_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -73,6 +74,22 @@ func TestA5OwnExternalIPIsSkippedAtOnce(t *testing.T) {
 				t.Errorf("%s: the message is %q, want %q", c.reason, why.Message, skipped)
 			}
 		})
+	}
+}
+
+// TestP8ManyPoolsAreCounted: the API server refuses a status whose condition is too long, and so the Service would get none.
+func TestP8ManyPoolsAreCounted(t *testing.T) {
+	t.Parallel()
+	var pools []*cluster.Pool
+	for i := range 2000 {
+		pools = append(pools, pool(fmt.Sprintf("a-pool-with-quite-a-long-name-%04d", i), fmt.Sprintf("10.0.%d.%d", i/256, i%256)))
+	}
+	b := newBench(pools...)
+	b.setCluster(func(c *ipam.Cluster) { c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	b.put(service("a", 1))
+	message := b.why("a").Message
+	if len(message) > 1000 || !strings.HasSuffix(message, "-0009 and 1990 more have no free IPv4 address for this Service") {
+		t.Errorf("a message of %d bytes: %.1000s", len(message), message)
 	}
 }
 

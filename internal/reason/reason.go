@@ -2,7 +2,10 @@
 // sentence for people. The same value becomes condition, event, metric label, command line and dashboard cell.
 package reason
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Word is a reason's name: CamelCase, stable, fit for a condition's reason and a metric's label.
 type Word string
@@ -31,9 +34,17 @@ type Entry struct {
 	Meaning string
 }
 
-// New gives a reason with the message formatted from format and args.
+// longest is how long a message is at most. The API server refuses a whole status for the sake of one condition with more
+// than 32 KiB, and names in a message may be many; what a program reads back comes first.
+const longest = 4 << 10
+
+// New gives a reason with the message formatted from format and args, cut where it is too long.
 func New(word Word, format string, args ...any) *Reason {
-	return &Reason{Word: word, Message: fmt.Sprintf(format, args...)}
+	message := fmt.Sprintf(format, args...)
+	if len(message) > longest {
+		message = strings.ToValidUTF8(message[:longest], "") + "..."
+	}
+	return &Reason{Word: word, Message: message}
 }
 
 // String is "Word: message".

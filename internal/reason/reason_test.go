@@ -1,7 +1,9 @@
 package reason_test
 
 import (
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/berthlb/berth/internal/reason"
 )
@@ -32,5 +34,14 @@ func TestEqual(t *testing.T) {
 	}
 	if got, want := one.String(), "PoolFull: pool public is full"; got != want {
 		t.Errorf("String is %q, want %q", got, want)
+	}
+}
+
+// TestLongMessagesAreCut: the API server refuses a status with a condition of more than 32 KiB.
+func TestLongMessagesAreCut(t *testing.T) {
+	t.Parallel()
+	message := reason.New(reason.PoolFull, "begins %s", strings.Repeat("ü", 1<<20)).Message
+	if !strings.HasPrefix(message, "begins ü") || !strings.HasSuffix(message, "ü...") || len(message) > 5000 || !utf8.ValidString(message) {
+		t.Errorf("a message of %d bytes: %.20s ... %s", len(message), message, message[len(message)-10:])
 	}
 }
