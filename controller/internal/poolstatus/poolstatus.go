@@ -185,18 +185,22 @@ func (r *Reporter) settle(ctx context.Context, s subject, last *sent, rest time.
 	case now.Before(last.at.Add(trust)) && equality.Semantic.DeepEqual(last.status, wanted):
 		return last.at.Add(trust), nil
 	}
+	before := s.stored
+	if last.status != nil && now.Before(last.at.Add(trust)) { // the cache may not show it yet
+		before = last.status
+	}
 	*last = sent{at: now}
 	if err := write(ctx); err != nil {
 		return now.Add(pace), err
 	}
 	last.status = wanted
-	r.tell(s, status)
+	r.tell(s, before, status)
 	return time.Time{}, nil
 }
 
 // tell records an event where an object begins not to be used as written, or for another reason than before (rule O5).
-func (r *Reporter) tell(s subject, status any) {
-	was := meta.FindStatusCondition(conditionsOf(s.stored), v1beta1.ConditionReady)
+func (r *Reporter) tell(s subject, before, status any) {
+	was := meta.FindStatusCondition(conditionsOf(before), v1beta1.ConditionReady)
 	is := meta.FindStatusCondition(conditionsOf(status), v1beta1.ConditionReady)
 	if is.Status == metav1.ConditionTrue || (was != nil && was.Reason == is.Reason && was.Message == is.Message) {
 		return

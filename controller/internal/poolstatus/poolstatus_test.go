@@ -205,8 +205,13 @@ func TestStatusesFollowWhatIsTrue(t *testing.T) {
 		broken := "six InvalidRange: spec.addresses[0]: 2001:db8::5-2001:db8::1 ends before it starts: write the lower address first"
 		expect("a broken pool", []string{"six False InvalidRange ", "all True InUse"}, []string{broken})
 		overlap := reason.New(reason.Overlaps, "192.0.2.0-192.0.2.3 is also in the older pool old, which keeps it")
-		w.change(func() { usage := used(5); usage.Overlap = overlap; w.usage["public"] = usage })
+		overlaps := func(assigned int64) { usage := used(assigned); usage.Overlap = overlap; w.usage["public"] = usage }
+		w.change(func() { w.lag = true; overlaps(5) })
 		expect("an overlap", []string{"public False Overlaps 5/11/16 "}, []string{"public Overlaps: " + overlap.Message})
+		w.change(func() { overlaps(6) })
+		expect("an overlap still, and the cache lags behind", []string{"public False Overlaps 6/10/16 "}, nil)
+		w.change(func() { w.lag = false; overlaps(7) })
+		expect("an overlap still", []string{"public False Overlaps 7/9/16 "}, nil)
 		if c := meta.FindStatusCondition(w.pools[0].Status.Conditions, v1beta1.ConditionOverlaps); c.Status != metav1.ConditionTrue || c.Message != overlap.Message {
 			t.Errorf("the condition Overlaps is %v", c)
 		}
