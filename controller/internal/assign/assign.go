@@ -74,6 +74,7 @@ type Assigner struct {
 	pausing map[cluster.Name]pausing
 	ended   bool
 
+	over  chan struct{} // closed when Start has returned
 	jobs  chan job
 	aside sync.WaitGroup // what runs beside the writers
 }
@@ -105,6 +106,7 @@ func New(options Options) *Assigner {
 		queue:   newQueue(),
 		known:   map[cluster.Name]*known{},
 		pausing: map[cluster.Name]pausing{},
+		over:    make(chan struct{}),
 		jobs:    make(chan job),
 	}
 	a.work.L = &a.mu
@@ -116,6 +118,7 @@ func (a *Assigner) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends, and then until the writes under way have ended.
 func (a *Assigner) Start(ctx context.Context) error {
+	defer close(a.over)
 	begun := time.Now()
 	adopted := make(chan struct{})
 	if err := a.watch(ctx, adopted); err != nil {
@@ -142,6 +145,9 @@ func (a *Assigner) Start(ctx context.Context) error {
 	a.aside.Wait()
 	return nil
 }
+
+// Ended is closed once everything that was written has been noted, and nothing changes any more.
+func (a *Assigner) Ended() <-chan struct{} { return a.over }
 
 // besides runs something beside the writers, unless the end has come.
 func (a *Assigner) besides(run func()) {

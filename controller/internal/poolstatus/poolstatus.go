@@ -50,6 +50,8 @@ type Recorder interface {
 type Allocator interface {
 	Usage(pool string) (usage ipam.Usage, known bool)
 	Reservation(name string) (problem *reason.Reason, known bool)
+	// Ended is closed once what it knows changes no more.
+	Ended() <-chan struct{}
 }
 
 // Options are what a Reporter works with.
@@ -126,8 +128,13 @@ func (r *Reporter) Start(ctx context.Context) error {
 	}
 }
 
-// end writes what is put off, if there may be anything.
+// end writes what is put off, if there may be anything: once the allocator has ended, since the answer to its last write may
+// free an address that has to cool down.
 func (r *Reporter) end(ctx context.Context, again time.Time) error {
+	select {
+	case <-r.Allocator.Ended():
+	case <-time.After(kube.WriteTimeout):
+	}
 	select {
 	case <-r.wake:
 	default:

@@ -38,7 +38,8 @@ type world struct {
 	usage          map[string]ipam.Usage
 	problems       map[string]*reason.Reason // of reservations
 	refuse         bool
-	lag            bool // the cache does not see what is written
+	ended          chan struct{} // nil: the allocator has ended
+	lag            bool          // the cache does not see what is written
 	writes, events []string
 }
 
@@ -87,6 +88,16 @@ func (w *world) SetReservationStatus(_ context.Context, reservation *v1beta1.Add
 		}
 	}
 	return nil
+}
+
+// Ended is closed when the allocator has ended.
+func (w *world) Ended() <-chan struct{} {
+	if w.ended != nil {
+		return w.ended
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
 }
 
 // Usage is what the allocator says of a pool.
@@ -381,6 +392,45 @@ func TestTheLastChangeIsWrittenAtTheEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTheEndWaitsForTheAllocator: what the last answer to a write frees while the process ends is written too, but nobody
+// waits for ever.
+func TestTheEndWaitsForTheAllocator(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]bool{"ends": false, "hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{
+					pools: []v1beta1.IPAddressPool{*lbtest.PoolObject("public", "192.0.2.0/28")}, usage: map[string]ipam.Usage{"public": used(0)},
+					ended: make(chan struct{}),
+				}
+				reporter := poolstatus.New(poolstatus.Options{
+					Reader: w, Allocator: w, Writer: w, Events: w, Metrics: poolstatus.NewMetrics(prometheus.NewRegistry()), Log: logr.Discard(), Now: time.Now,
+				})
+				stop := run(t, reporter)
+				reporter.Wake()
+				time.Sleep(5 * time.Second) // in fake time
+				w.take()
+				time.AfterFunc(time.Second, func() {
+					w.change(func() { w.usage["public"] = used(1) })
+					reporter.Wake()
+					if !hangs {
+						close(w.ended)
+					}
+				})
+				begun := time.Now()
+				stop()
+				if took := time.Since(begun); took > 3*time.Second {
+					t.Errorf("the end took %s", took)
+				}
+				if writes, _ := w.take(); len(writes) != 1 {
+					t.Errorf("written at the end: %v", writes)
+				}
+			})
+		})
+	}
 }
 
 // gauge is the gauge of a state of the pool public.
