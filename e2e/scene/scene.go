@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/berthlb/berth/e2e/lab"
+	"github.com/berthlb/berth/e2e/lab/holdings"
 )
 
 // Scene is one run of a script.
@@ -31,6 +32,7 @@ type Scene struct {
 	ts         *testscript.TestScript // of the command that runs
 	skip       func(sentence string)
 	prober     *lab.Prober
+	holdings   *holdings.Watch
 }
 
 // command is one of our commands: what it prints, and an error if what it claims is not so.
@@ -40,7 +42,8 @@ type command func(s *Scene, args []string) (stdout string, err error)
 func commands() map[string]command {
 	return map[string]command{
 		"kubectl": kubectl, "helm": helm, "apply": apply, "berth": berth, "controller": controller, "speaker": speaker,
-		"node": node, "pod": pod, "apiserver": apiserver, "parallel": parallel, "rename": rename,
+		"node": node, "pod": pod, "apiserver": apiserver, "parallel": parallel,
+		"restart": restart, "holdings": watchHoldings, "rename": rename,
 		"client": client, "arp": arp, "owner": owner, "silent": silent, "frames": listFrames, "gap": probe,
 		"first-answer": firstAnswer, "mark": mark, "writes": writes, "need": need, "log": showLog,
 		"eventually": eventually, "never": never,
