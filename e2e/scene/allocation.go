@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -101,6 +102,47 @@ func (s *Scene) served(template *corev1.Service) error {
 	}
 	if err := services.Delete(ctx, template.Name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete Service %s: %w", template.Name, err)
+	}
+	return nil
+}
+
+// restore deletes the scene's Services and makes them anew, all at once, with the statuses they had: as from a backup,
+// with new UIDs and equal ages.
+func restore(s *Scene, args []string) (string, error) {
+	if len(args) != 0 {
+		return "", usageError{"restore"}
+	}
+	services := s.lab.API().CoreV1().Services(s.namespace)
+	backup, err := services.List(s.ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list Services: %w", err)
+	}
+	for i := range backup.Items {
+		if err := services.Delete(s.ctx, backup.Items[i].Name, metav1.DeleteOptions{}); err != nil {
+			return "", fmt.Errorf("delete Service %s: %w", backup.Items[i].Name, err)
+		}
+	}
+	group, ctx := errgroup.WithContext(s.ctx)
+	group.SetLimit(parallelWriters)
+	for i := range backup.Items {
+		group.Go(func() error { return s.remake(ctx, &backup.Items[i]) })
+	}
+	return fmt.Sprintf("%d Services\n", len(backup.Items)), group.Wait()
+}
+
+// remake makes a Service as it was.
+func (s *Scene) remake(ctx context.Context, was *corev1.Service) error {
+	services := s.lab.API().CoreV1().Services(s.namespace)
+	fresh := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: was.Name, Labels: was.Labels, Annotations: was.Annotations}, Spec: was.Spec,
+	}
+	made, err := services.Create(ctx, fresh, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("make Service %s: %w", was.Name, err)
+	}
+	made.Status = was.Status
+	if _, err := services.UpdateStatus(ctx, made, metav1.UpdateOptions{FieldManager: "backup"}); err != nil {
+		return fmt.Errorf("restore the status of Service %s: %w", was.Name, err)
 	}
 	return nil
 }

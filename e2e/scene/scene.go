@@ -43,7 +43,7 @@ func commands() map[string]command {
 	return map[string]command{
 		"kubectl": kubectl, "helm": helm, "apply": apply, "berth": berth, "controller": controller, "speaker": speaker,
 		"node": node, "pod": pod, "apiserver": apiserver, "parallel": parallel,
-		"restart": restart, "holdings": watchHoldings, "rename": rename,
+		"restart": restart, "holdings": watchHoldings, "restore": restore, "rename": rename,
 		"client": client, "arp": arp, "owner": owner, "silent": silent, "frames": listFrames, "gap": probe,
 		"first-answer": firstAnswer, "mark": mark, "writes": writes, "need": need, "log": showLog,
 		"eventually": eventually, "never": never,
