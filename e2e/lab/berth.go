@@ -40,6 +40,8 @@ type Extra struct {
 	Env  []string // besides the environment
 	// NoNetRaw takes the capability NET_RAW from the program, by way of setpriv(1).
 	NoNetRaw bool
+	// Slow has a controller reach the API server by way of what SlowAPIServer says.
+	Slow bool
 	// NoWait starts without waiting for /readyz: for scenes in which it is not to come.
 	NoWait bool
 }
@@ -151,6 +153,9 @@ func (c *Controller) close() error {
 // StartController starts a replica and waits until it is ready. A replica that was stopped keeps its host.
 func (l *Lab) StartController(ctx context.Context, name string, extra Extra) error {
 	kubeconfig, err := l.berthKubeconfig(ctx, "controller", controllerName, "")
+	if extra.Slow {
+		kubeconfig, err = l.slowKubeconfig(ctx, "controller-slow", controllerName)
+	}
 	if err != nil {
 		return err
 	}

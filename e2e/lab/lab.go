@@ -26,6 +26,7 @@ import (
 	"github.com/berthlb/berth/e2e/lab/process"
 	"github.com/berthlb/berth/e2e/lab/program"
 	"github.com/berthlb/berth/e2e/lab/sandbox"
+	"github.com/berthlb/berth/e2e/lab/slow"
 )
 
 // Dispatch runs the part of the lab that this binary was called as, if it was, and ends the process. Call it first
@@ -84,6 +85,7 @@ type Lab struct {
 	mu          sync.Mutex // guards all below
 	marks       map[string]time.Time
 	controllers map[string]*Controller
+	slow        *slow.Server // nil until somebody is to find the API server slow
 }
 
 // Start makes a lab and waits until its nodes are ready.
@@ -263,6 +265,9 @@ func (l *Lab) Close() error {
 	l.mu.Lock()
 	for _, controller := range l.controllers {
 		errs = append(errs, controller.close())
+	}
+	if l.slow != nil {
+		errs = append(errs, l.slow.Close())
 	}
 	l.mu.Unlock()
 	for _, node := range l.nodes {

@@ -1,9 +1,12 @@
 package scene
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/berthlb/berth/e2e/lab/audit"
 	"github.com/berthlb/berth/e2e/lab/kubelet"
 	"github.com/berthlb/berth/e2e/lab/process"
+	"github.com/berthlb/berth/e2e/lab/slow"
 )
 
 // kubectl runs kubectl with all rights in the scene's namespace.
@@ -68,7 +72,7 @@ func berth(s *Scene, args []string) (string, error) {
 }
 
 const (
-	controllerUsage = "controller NAME start [-nowait] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log"
+	controllerUsage = "controller NAME start [-nowait] [-slow] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log"
 	speakerUsage    = "speaker NODE start [-nowait] [-no-net-raw] [FLAG...]|stop|kill|freeze|thaw|alive|ready|log|kubectl ARG..."
 )
 
@@ -121,6 +125,8 @@ func extra(args []string) lab.Extra {
 		switch args[0] {
 		case "-nowait":
 			extra.NoWait = true
+		case "-slow":
+			extra.Slow = true
 		case "-no-net-raw":
 			extra.NoNetRaw = true
 		default:
@@ -213,9 +219,17 @@ func pod(s *Scene, args []string) (string, error) {
 	return strings.Join(names, "\n") + "\n", nil
 }
 
+const apiserverUsage = "apiserver stop|start|slow [-writes D,...] [-watches D] [-lose N]"
+
 func apiserver(s *Scene, args []string) (string, error) {
-	if len(args) != 1 {
-		return "", usageError{"apiserver stop|start"}
+	if len(args) == 0 {
+		return "", usageError{apiserverUsage}
+	}
+	if args[0] == "slow" {
+		return slowServer(s, args[1:])
+	}
+	if len(args) > 1 {
+		return "", usageError{apiserverUsage}
 	}
 	switch args[0] {
 	case "stop":
@@ -223,8 +237,34 @@ func apiserver(s *Scene, args []string) (string, error) {
 	case "start":
 		return "", s.lab.StartAPIServer(s.ctx)
 	default:
-		return "", usageError{"apiserver stop|start"}
+		return "", usageError{apiserverUsage}
 	}
+}
+
+// slowServer changes how a controller started with -slow finds the API server, and prints what it asked of it before.
+func slowServer(s *Scene, args []string) (string, error) {
+	options, err := parseFlags(args, apiserverUsage, "writes", "watches", "lose")
+	if err != nil {
+		return "", err
+	}
+	var manners slow.Manners
+	if options["writes"] != "" {
+		for text := range strings.SplitSeq(options["writes"], ",") {
+			wait, err := time.ParseDuration(text)
+			if err != nil {
+				return "", usageError{apiserverUsage}
+			}
+			manners.Writes = append(manners.Writes, wait)
+		}
+	}
+	if manners.Watches, err = time.ParseDuration(cmp.Or(options["watches"], "0s")); err != nil {
+		return "", usageError{apiserverUsage}
+	}
+	if manners.Lose, err = strconv.Atoi(cmp.Or(options["lose"], "0")); err != nil {
+		return "", usageError{apiserverUsage}
+	}
+	seen, err := s.lab.SlowAPIServer(manners)
+	return seen.String() + "\n", err
 }
 
 // writes prints the write requests that the API server answered.

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -123,6 +124,22 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 		return nil, fmt.Errorf("encode a key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// TLS is the certificate as package tls takes it.
+func (c Certificate) TLS() (tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("read a certificate: %w", err)
+	}
+	return pair, nil
+}
+
+// ClientTLS is how a client trusts what the authority has signed.
+func (a *Authority) ClientTLS() *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
 // IssueFiles writes a certificate as NAME.crt and NAME.key.
