@@ -163,7 +163,7 @@ func (s *speaker) assemble(id identity) error {
 	s.denied.Store(errors.Is(wire.MayOpen(), os.ErrPermission))
 	s.links = wire.NewLinks(s.options.exclude, s.log)
 	s.responder = l2.New(l2.Options{Links: s.links, Open: s.open, Metrics: s.registry, Log: s.log})
-	kubeProxy := proxy.Options{Livez: s.options.proxyHealth, Metrics: s.options.proxyMetrics, NodeAddress: id.address, Log: s.log}
+	kubeProxy := proxy.Options{Livez: s.options.proxyHealth, Metrics: s.options.proxyMetrics, NodeAddresses: id.addresses, Log: s.log}
 	s.watcher = proxy.NewWatcher(kubeProxy)
 	s.gate = proxy.NewGate(kubeProxy)
 	s.watch = watch.New(watch.Options{
@@ -194,17 +194,22 @@ func (s *speaker) assemble(id identity) error {
 	return nil
 }
 
-// open opens a link's raw socket. Where that is not allowed the others are told, so that one of them answers.
-func (s *speaker) open(link cluster.Link) (l2.Receiver, l2.Sender, error) {
-	socket, err := wire.OpenARP(link)
+// open opens a link's raw socket for a family. Where that is not allowed the others are told, so that one of them answers.
+func (s *speaker) open(link cluster.Link, family cluster.Family) (l2.Socket, error) {
+	socket, err := openSocket(link, family)
 	if errors.Is(err, os.ErrPermission) && !s.denied.Swap(true) {
 		s.facts.tell()
 		s.loop.WakeNow()
 	}
-	if err != nil {
-		return nil, nil, err
+	return socket, err
+}
+
+// openSocket opens a socket of the protocol that is for the family.
+func openSocket(link cluster.Link, family cluster.Family) (l2.Socket, error) {
+	if family == cluster.IPv6 {
+		return wire.OpenNDP(link)
 	}
-	return socket, socket, nil
+	return wire.OpenARP(link)
 }
 
 // start starts the parts. The first that fails ends all of them.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berthlb/berth/internal/cluster"
 )
 
 // The gossip key's Secret: made once by the controller (rule E4).
@@ -43,9 +45,10 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 
 // identity is what the speaker must know before it can join the others.
 type identity struct {
-	address netip.Addr // of the node, for gossip
-	keys    [][]byte
-	label   string // of the cluster
+	address   netip.Addr                    // of the node, for gossip
+	addresses map[cluster.Family]netip.Addr // of the node, in each family it has
+	keys      [][]byte
+	label     string // of the cluster
 }
 
 // identify waits until the API server has told all of it. It is silent about waiting but for one line per cause.
@@ -53,7 +56,8 @@ func identify(ctx context.Context, reader client.Reader, options *flags, log log
 	var id identity
 	steps := []func(context.Context) error{
 		func(ctx context.Context) (err error) {
-			id.address, err = nodeAddress(ctx, reader, options.node)
+			id.addresses, err = nodeAddresses(ctx, reader, options.node)
+			id.address = first(id.addresses)
 			return err
 		},
 		func(ctx context.Context) (err error) { id.keys, err = keys(ctx, reader, options.namespace); return err },
@@ -89,26 +93,34 @@ func untilDone(ctx context.Context, step func(context.Context) error, log logr.L
 	}
 }
 
-// nodeAddress is the node's InternalIP: the first of IPv4, else the first.
-func nodeAddress(ctx context.Context, reader client.Reader, name string) (netip.Addr, error) {
+// nodeAddresses are the node's InternalIPs: the first of each family.
+func nodeAddresses(ctx context.Context, reader client.Reader, name string) (map[cluster.Family]netip.Addr, error) {
 	node := &corev1.Node{}
 	if err := reader.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
-		return netip.Addr{}, fmt.Errorf("read Node %s (--node-name): %w", name, err)
+		return nil, fmt.Errorf("read Node %s (--node-name): %w", name, err)
 	}
-	var found netip.Addr
+	found := map[cluster.Family]netip.Addr{}
 	for i := range node.Status.Addresses {
 		if node.Status.Addresses[i].Type != corev1.NodeInternalIP {
 			continue
 		}
 		address, err := netip.ParseAddr(node.Status.Addresses[i].Address)
-		if err == nil && (!found.IsValid() || (found.Is6() && address.Is4())) {
-			found = address
+		if err == nil && !found[cluster.FamilyOf(address)].IsValid() {
+			found[cluster.FamilyOf(address)] = address
 		}
 	}
-	if !found.IsValid() {
-		return netip.Addr{}, fmt.Errorf("node %s has no InternalIP yet", name)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("node %s has no InternalIP yet", name)
 	}
 	return found, nil
+}
+
+// first is the IPv4 address if there is one, else the IPv6 address.
+func first(addresses map[cluster.Family]netip.Addr) netip.Addr {
+	if four, has := addresses[cluster.IPv4]; has {
+		return four
+	}
+	return addresses[cluster.IPv6]
 }
 
 // keys are the gossip keys: the Secret's key, and others beside it while keys are rotated.

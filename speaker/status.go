@@ -73,6 +73,9 @@ func links(list []cluster.Link) []v1beta1.SpeakerLink {
 	shown := make([]v1beta1.SpeakerLink, 0, len(list))
 	for _, link := range list {
 		entry := v1beta1.SpeakerLink{Name: link.Name, MAC: net.HardwareAddr(link.MAC[:]).String()}
+		if link.LinkLocal.IsValid() {
+			entry.LinkLocal = link.LinkLocal.String()
+		}
 		for _, subnet := range link.Subnets {
 			entry.Subnets = append(entry.Subnets, subnet.String())
 		}

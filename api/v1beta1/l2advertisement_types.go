@@ -2,7 +2,8 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// L2Advertisement makes nodes answer ARP for addresses of pools: of all nodes that qualify, exactly one per address.
+// L2Advertisement makes nodes answer ARP and neighbour discovery for addresses of pools: of all nodes that qualify,
+// exactly one per address.
 // Several advertisements for one Service add up: a node qualifies if one of them selects it (rules E1, E12).
 //
 // +kubebuilder:object:root=true

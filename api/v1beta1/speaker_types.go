@@ -128,4 +128,9 @@ type SpeakerLink struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Subnets []string `json:"subnets,omitempty"`
+	// linkLocal is the IPv6 address of the link that neighbour discovery is answered from. Without one no IPv6 address is
+	// announced there. Example: "fe80::5eff:fe00:5301".
+	// +optional
+	// +kubebuilder:validation:MaxLength=39
+	LinkLocal string `json:"linkLocal,omitempty"`
 }

@@ -52,7 +52,7 @@ func (d *decider) claim(address netip.Addr, service *cluster.Service) (claimant,
 			service.Recorded.PoolOf(address), service.Name)
 	}
 	endpoints := service.EndpointsOf(cluster.FamilyOf(address))
-	if why := d.idle(service, endpoints); why != nil {
+	if why := d.idle(address, service, endpoints); why != nil {
 		return claimant{}, why
 	}
 	return claimant{service: service, endpoints: endpoints, selection: chosen}, nil
@@ -61,8 +61,6 @@ func (d *decider) claim(address netip.Addr, service *cluster.Service) (claimant,
 // refusal says why an address is never announced for a Service whatever the nodes; nil if it may be.
 func (d *decider) refusal(address netip.Addr, service *cluster.Service) *reason.Reason {
 	switch {
-	case address.Is6():
-		return reason.New(reason.FamilyNotAnnounced, "%s: IPv6 addresses are not announced by this version", address)
 	case d.reserved.Contains(address):
 		return reason.New(reason.AddressOfCluster, "%s belongs to a node, a router or the cluster and is never announced", address)
 	case !slices.Contains(service.Recorded.Named, address):
@@ -80,10 +78,12 @@ const allocated = "berth.dev/Allocated"
 // Endpoints on nodes whose speaker is held dead count for a Cluster Service: the node may forward still, and then silence
 // would be an outage (docs/decisions/0010-down-nodes-endpoints.md). For a Local Service they do not: only the dead speaker
 // could announce them.
-func (d *decider) idle(service *cluster.Service, endpoints cluster.Endpoints) *reason.Reason {
+func (d *decider) idle(address netip.Addr, service *cluster.Service, endpoints cluster.Endpoints) *reason.Reason {
 	switch local := service.Policy == cluster.PolicyLocal; {
 	case local && endpoints.Usable(d.down):
 		return nil
+	case !endpoints.Usable(func(string) bool { return false }) && address.Is6():
+		return reason.New(reason.NoEndpoints, "Service %s has no ready IPv6 endpoint", service.Name)
 	case !endpoints.Usable(func(string) bool { return false }):
 		return reason.New(reason.NoEndpoints, "Service %s has no ready endpoint", service.Name)
 	case local:

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/internal/reason"
 )
 
-// class is what all addresses have in common whose claimants have the same selections.
+// class is what all addresses of a family have in common whose claimants have the same selections.
 type class struct {
 	candidates []int            // indexes of places that pass E1 but for P7, ascending
 	out        []*reason.Reason // by place: the rule of E1 that removes it; nil for candidates
@@ -22,21 +23,22 @@ type class struct {
 }
 
 // classFor is the class of an address with these claimants.
-func (d *decider) classFor(claimants []claimant) *class {
+func (d *decider) classFor(address netip.Addr, claimants []claimant) *class {
 	d.chosen = d.chosen[:0]
 	for i := range claimants {
 		d.chosen = append(d.chosen, claimants[i].selection)
 	}
 	slices.SortFunc(d.chosen, func(a, b *selection) int { return cmp.Compare(a.id, b.id) })
 	d.chosen = slices.Compact(d.chosen)
-	d.key = d.key[:0]
+	family := cluster.FamilyOf(address)
+	d.key = append(d.key[:0], byte(family))
 	for _, selection := range d.chosen {
 		d.key = appendKey(d.key, selection.id)
 	}
 	if known := d.classes[string(d.key)]; known != nil {
 		return known
 	}
-	made := d.newClass(d.chosen)
+	made := d.newClass(family, d.chosen)
 	d.classes[string(d.key)] = made
 	return made
 }
@@ -47,7 +49,7 @@ func appendKey(key []byte, number int) []byte {
 }
 
 // newClass works a class out. selections are those of the claimants, each once.
-func (d *decider) newClass(selections []*selection) *class {
+func (d *decider) newClass(family cluster.Family, selections []*selection) *class {
 	c := &class{
 		out:        make([]*reason.Reason, len(d.places)),
 		weights:    make([]int, len(d.places)),
@@ -57,7 +59,7 @@ func (d *decider) newClass(selections []*selection) *class {
 	}
 	advertisements := united(selections)
 	for i := range d.places {
-		c.interfaces[i], c.out[i] = d.admit(i, selections)
+		c.interfaces[i], c.out[i] = d.admit(i, family, selections)
 		if c.out[i] != nil {
 			continue
 		}
@@ -83,8 +85,8 @@ func united(selections []*selection) []int {
 	return slices.Compact(all)
 }
 
-// admit gives the links that a place may answer on for all selections, or says which rule of E1 removes it.
-func (d *decider) admit(i int, selections []*selection) (interfaces []string, out *reason.Reason) {
+// admit gives the links that a place may answer on in a family for all selections, or says which rule of E1 removes it.
+func (d *decider) admit(i int, family cluster.Family, selections []*selection) (interfaces []string, out *reason.Reason) {
 	p := &d.places[i]
 	if p.out != nil {
 		return nil, p.out
@@ -102,13 +104,25 @@ func (d *decider) admit(i int, selections []*selection) (interfaces []string, ou
 	if interfaces != nil && len(interfaces) == 0 {
 		return nil, reason.New(reason.NoLink, "the Services on the address are announced on different links")
 	}
-	if _, _, found := LinkFor(p.member.Links, interfaces, netip.Addr{}); found {
+	if slices.ContainsFunc(p.member.Links, func(link cluster.Link) bool { return Allowed(link, interfaces, family) }) {
 		return interfaces, nil
 	}
-	if interfaces == nil {
-		return nil, reason.New(reason.NoLink, "no link with an IPv4 address is up")
+	return nil, noLink(interfaces, family)
+}
+
+// noLink says that a node has none of the links it may answer on.
+func noLink(interfaces []string, family cluster.Family) *reason.Reason {
+	names := strings.Join(interfaces, ", ")
+	switch {
+	case interfaces == nil && family == cluster.IPv4:
+		return reason.New(reason.NoLink, "no link with an IPv4 address is up")
+	case interfaces == nil:
+		return reason.New(reason.NoLink, "no link with a usable IPv6 link-local address is up")
+	case family == cluster.IPv4:
+		return reason.New(reason.NoLink, "none of the links %s is up", names)
+	default:
+		return reason.New(reason.NoLink, "none of the links %s is up with a usable IPv6 link-local address", names)
 	}
-	return nil, reason.New(reason.NoLink, "none of the links %s is up", strings.Join(interfaces, ", "))
 }
 
 // interfacesOf unites the links that the advertisements allow which select the place; nil means every link. selected is

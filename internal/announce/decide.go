@@ -39,8 +39,7 @@ type decider struct {
 // Decide decides about every address held by a Service of ours.
 //
 // For each address, in order:
-//  1. It is refused to a Service to which it must never be announced: it is the cluster's, foreign, or of a family that
-//     is not announced.
+//  1. It is refused to a Service to which it must never be announced: it is the cluster's, or foreign.
 //  2. Of the other Services on it those count for which there is an advertisement and which have a usable endpoint
 //     anywhere (rules E1, P7).
 //  3. Nodes are candidates that pass the rules of E1 and P7 for every one of those (rule E12). If there is none, the
@@ -122,7 +121,7 @@ func (d *decider) verdict(address netip.Addr, on []*cluster.Service) Verdict {
 	if len(refused) > 0 {
 		verdict.Services = servicesOf(claimants)
 	}
-	c := d.classFor(claimants)
+	c := d.classFor(address, claimants)
 	winner := d.elect(address, c, claimants)
 	if winner == nil && len(claimants) > 1 {
 		winner, c = d.longestHolder(&verdict, claimants)
@@ -171,13 +170,13 @@ func (d *decider) longestHolder(verdict *Verdict, claimants []claimant) (*place,
 	})
 	for i := range byAge {
 		alone := byAge[i : i+1]
-		c := d.classFor(alone)
+		c := d.classFor(verdict.Address, alone)
 		if winner := d.elect(verdict.Address, c, alone); winner != nil {
 			verdict.Services = servicesOf(alone)
 			return winner, c
 		}
 	}
-	return nil, d.classFor(claimants)
+	return nil, d.classFor(verdict.Address, claimants)
 }
 
 // disagree is the reason for the Services on an address that it is not announced for although they count.

@@ -68,7 +68,7 @@ func claimsByAddress(w *world, table *announce.Table) map[string][]string {
 // checkAnswered fails if nobody answers for an address although one of the counted Services on it has a candidate.
 func checkAnswered(t *rapid.T, w *world, got announce.Verdict) {
 	for _, service := range w.counted(got.Address.String()) {
-		if alone := w.candidates([]*worldService{service}); len(alone) > 0 && got.Owner == "" {
+		if alone := w.candidates([]*worldService{service}, got.Address.String()); len(alone) > 0 && got.Owner == "" {
 			t.Fatalf("nobody answers for %s although %v could for %s: %v", got.Address, alone, service.name, got.Why)
 		}
 	}

@@ -220,16 +220,54 @@ func TestF66InterfacesLimitLinks(t *testing.T) {
 	}
 }
 
+// TestF68LinksWithHalfAStack: IPv4 is for links that have such an address or are listed, IPv6 for those that have a
+// link-local one, and a family that no link can carry has a reason that says so.
+func TestF68LinksWithHalfAStack(t *testing.T) {
+	t.Parallel()
+	const four, six, local = "192.0.2.0/24", "2001:db8::/64", "fe80::/64"
+	cases := map[string]struct {
+		reason       string
+		subnets      []string
+		list         []string
+		want4, want6 bool
+	}{
+		"IPv4":         {reason: "no link-local address", subnets: []string{four}, want4: true},
+		"IPv6":         {reason: "no IPv4 address", subnets: []string{six, local}, want6: true},
+		"Both":         {reason: "the order does not matter", subnets: []string{local, four}, want4: true, want6: true},
+		"GlobalOnly":   {reason: "a global address is not enough", subnets: []string{six}},
+		"ListedIPv6":   {reason: "a listed link answers ARP without an address", subnets: []string{local}, list: []string{"eth0"}, want4: true, want6: true},
+		"ListedIPv4":   {reason: "a listed link needs its link-local address", subnets: []string{four}, list: []string{"eth0"}, want4: true},
+		"ListedOthers": {reason: "it is not listed", subnets: []string{four, six, local}, list: []string{"eth1"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			snapshot := lbtest.Snapshot(lbtest.Node("n1"), lbtest.Member("n1", lbtest.Links(lbtest.Link("eth0", c.subnets...))),
+				lbtest.Advertisement("some", lbtest.Interfaces(c.list...)),
+				lbtest.Service("shop/web", []string{"192.0.2.10", "2001:db8::10"}, lbtest.Ready("n1")))
+			for address, want := range map[string]bool{"192.0.2.10": c.want4, "2001:db8::10": c.want6} {
+				got := verdict(t, snapshot, address)
+				if !want {
+					checkNobody(t, got, reason.NoCandidates)
+					continue
+				}
+				checkOwner(t, got, "n1")
+			}
+		})
+	}
+}
+
 // TestF76LeavingServiceTakesItsOwnAddressOnly: of two addresses of a deleted Service the shared one stays announced, for
 // the other holder, and the other is gone.
 func TestF76LeavingServiceTakesItsOwnAddressOnly(t *testing.T) {
 	t.Parallel()
 	other := lbtest.Service("shop/b", []string{"192.0.2.10"}, lbtest.Ready("n1"))
-	both := lbtest.Snapshot(lbtest.Nodes("n1"), other,
-		lbtest.Service("shop/a", []string{"192.0.2.10", "192.0.2.11", "2001:db8::10"}, lbtest.Ready("n1")))
-	checkOwner(t, verdict(t, both, "192.0.2.11"), "n1")
+	node := []any{lbtest.Node("n1"), lbtest.Member("n1", lbtest.Links(lbtest.Link("eth0", "192.0.2.0/24", "fe80::/64")))}
+	both := lbtest.Snapshot(node, other, lbtest.Service("shop/a", []string{"192.0.2.10", "2001:db8::10"}, lbtest.Ready("n1")))
+	checkOwner(t, verdict(t, both, "192.0.2.10"), "n1")
+	checkOwner(t, verdict(t, both, "2001:db8::10"), "n1")
 
-	table := announce.Decide(lbtest.Snapshot(lbtest.Nodes("n1"), other))
+	table := announce.Decide(lbtest.Snapshot(node, other))
 	var left []string
 	for _, one := range table.Verdicts() {
 		left = append(left, one.Address.String())

@@ -106,7 +106,7 @@ func subnets(places []place) []netip.Prefix {
 // the first; false if none is allowed. onSubnet tells which of the two (rules E2, L1, L2). links are sorted by name.
 func LinkFor(links []cluster.Link, interfaces []string, address netip.Addr) (link cluster.Link, onSubnet, found bool) {
 	for i := range links {
-		if !Allowed(links[i], interfaces) {
+		if !Allowed(links[i], interfaces, cluster.FamilyOf(address)) {
 			continue
 		}
 		if slices.ContainsFunc(links[i].Subnets, func(p netip.Prefix) bool { return p.Contains(address) }) {
@@ -119,12 +119,13 @@ func LinkFor(links []cluster.Link, interfaces []string, address netip.Addr) (lin
 	return link, false, found
 }
 
-// Allowed is true if a link may carry announcements of an advertisement with these interfaces: one that is listed, or,
-// without a list, one that has an IPv4 address (rule L1).
-func Allowed(link cluster.Link, interfaces []string) bool {
-	if len(interfaces) == 0 {
-		return link.IPv4
-	}
+// Allowed is true if a link may carry announcements of a family for an advertisement with these interfaces: one that is
+// listed, or any without a list. IPv4 needs an address of its own there unless the link is listed, IPv6 a link-local one
+// (rule L1).
+func Allowed(link cluster.Link, interfaces []string, family cluster.Family) bool {
 	_, listed := slices.BinarySearch(interfaces, link.Name)
-	return listed
+	if family == cluster.IPv6 {
+		return link.LinkLocal.IsValid() && (listed || len(interfaces) == 0)
+	}
+	return listed || len(interfaces) == 0 && link.IPv4
 }

@@ -98,11 +98,11 @@ func TestAnnounced(t *testing.T) {
 		"Both":         {reason: "all is well", addresses: []string{"192.0.2.10", "192.0.2.11"}, want: true, word: reason.Announced},
 		"FirstOff":     {reason: "the odd one's word", addresses: []string{"203.0.113.10", "192.0.2.11"}, want: true, word: reason.OffSubnet},
 		"SecondOff":    {reason: "the odd one's word", addresses: []string{"192.0.2.11", "203.0.113.10"}, want: true, word: reason.OffSubnet},
-		"FirstNot":     {reason: "not announced comes before odd", addresses: []string{"2001:db8::10", "203.0.113.10"}, word: reason.FamilyNotAnnounced},
-		"SecondNot":    {reason: "not announced comes before odd", addresses: []string{"203.0.113.10", "2001:db8::10"}, word: reason.FamilyNotAnnounced},
+		"FirstNot":     {reason: "not announced comes before odd", addresses: []string{"10.96.0.1", "203.0.113.10"}, word: reason.AddressOfCluster},
+		"SecondNot":    {reason: "not announced comes before odd", addresses: []string{"203.0.113.10", "10.96.0.1"}, word: reason.AddressOfCluster},
 		"NoAddress":    {reason: "nothing to announce", word: reason.NoAddress},
 		"BothNot":      {reason: "the first", addresses: []string{"10.96.0.1", "2001:db8::10"}, word: reason.AddressOfCluster},
-		"BothNotTurnt": {reason: "the first", addresses: []string{"2001:db8::10", "10.96.0.1"}, word: reason.FamilyNotAnnounced},
+		"BothNotTurnt": {reason: "the first", addresses: []string{"2001:db8::10", "10.96.0.1"}, word: reason.NoCandidates},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

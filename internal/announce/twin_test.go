@@ -3,6 +3,7 @@ package announce_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berthlb/berth/internal/election"
@@ -23,14 +24,14 @@ func (w *world) decide(address string) decision {
 	if len(counted) == 0 {
 		return decision{}
 	}
-	candidates := w.candidates(counted)
+	candidates := w.candidates(counted, address)
 	if len(candidates) == 0 && len(counted) > 1 {
 		// E1: the Service that has held the address longest decides, of those that have candidates alone.
 		byAge := slices.Clone(counted)
 		slices.SortStableFunc(byAge, func(a, b *worldService) int { return int(b.since - a.since) })
 		for _, service := range byAge {
 			counted = []*worldService{service}
-			if candidates = w.candidates(counted); len(candidates) > 0 {
+			if candidates = w.candidates(counted, address); len(candidates) > 0 {
 				break
 			}
 		}
@@ -108,11 +109,11 @@ func (w *world) node(name string) *worldNode {
 }
 
 // candidates is E1.
-func (w *world) candidates(counted []*worldService) []string {
+func (w *world) candidates(counted []*worldService, address string) []string {
 	var list []string
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if !n.object || !n.speaker || n.leaving || n.unavailable || !n.proxied || len(w.allowedLinks(n, counted)) == 0 {
+		if !n.object || !n.speaker || n.leaving || n.unavailable || !n.proxied || len(w.allowedLinks(n, counted, address)) == 0 {
 			continue
 		}
 		fits := func(s *worldService) bool {
@@ -136,9 +137,10 @@ func (w *world) selecting(n *worldNode, service *worldService) []worldAdvert {
 	return list
 }
 
-// allowedLinks is E12: a link is allowed if for each Service some advertisement lists it or lists none. Where no Service is
-// bound to a list, only links with an IPv4 address are.
-func (w *world) allowedLinks(n *worldNode, counted []*worldService) []string {
+// allowedLinks is E12: a link is allowed if for each Service some advertisement lists it or lists none. It is L1 too: for
+// IPv6 only links with a link-local address are, and where no Service is bound to a list, for IPv4 only those with an IPv4
+// address.
+func (w *world) allowedLinks(n *worldNode, counted []*worldService, address string) []string {
 	var list []string
 	for _, link := range n.links {
 		allowed, bound := true, false
@@ -151,12 +153,18 @@ func (w *world) allowedLinks(n *worldNode, counted []*worldService) []string {
 			allowed = allowed && (every || listed)
 			bound = bound || !every
 		}
-		if allowed && (bound || worldLinks()[link].IPv4) {
+		can := bound || worldLinks()[link].IPv4
+		if isIPv6(address) {
+			can = worldLinks()[link].LinkLocal.IsValid()
+		}
+		if allowed && can {
 			list = append(list, link)
 		}
 	}
 	return list
 }
+
+func isIPv6(address string) bool { return strings.Contains(address, ":") }
 
 // onSubnet is true if a link is in the address's subnet.
 func onSubnet(link, address string) bool {
@@ -164,7 +172,7 @@ func onSubnet(link, address string) bool {
 }
 
 func (w *world) linkFor(n *worldNode, counted []*worldService, address string) string {
-	allowed := w.allowedLinks(n, counted)
+	allowed := w.allowedLinks(n, counted, address)
 	if i := slices.IndexFunc(allowed, func(link string) bool { return onSubnet(link, address) }); i >= 0 {
 		return allowed[i]
 	}
@@ -181,7 +189,7 @@ func (w *world) bestTier(candidates []string, counted []*worldService, address s
 		tier = prefer(tier, w.countsAsReady)
 	}
 	tier = prefer(tier, func(node string) bool {
-		return slices.ContainsFunc(w.allowedLinks(w.node(node), counted), func(link string) bool { return onSubnet(link, address) })
+		return slices.ContainsFunc(w.allowedLinks(w.node(node), counted, address), func(link string) bool { return onSubnet(link, address) })
 	})
 	heaviest := 0
 	for _, node := range tier {

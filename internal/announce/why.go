@@ -45,7 +45,7 @@ func (t *Table) Exclusions(address netip.Addr) []Exclusion {
 
 // exclusions are those of the nodes of the snapshot.
 func (d *decider) exclusions(verdict *Verdict, claimants []claimant) []Exclusion {
-	c := d.classFor(claimants)
+	c := d.classFor(verdict.Address, claimants)
 	candidates := c.candidates
 	if first := slices.IndexFunc(claimants, claimant.local); first >= 0 {
 		candidates = d.localCandidates(c, claimants, first)

@@ -62,16 +62,17 @@ type worldAdvert struct {
 	delay            time.Duration
 }
 
-// The worlds' addresses, racks and links. Of the links eth2 has no IPv4 address; no link is in the subnet of the last address.
+// The worlds' addresses, racks and links. Of the links eth0 has no IPv6 and eth2 no IPv4 address; no
+// link is in the subnet of the last address of a family.
 func worldAddresses() []string {
-	return []string{"192.0.2.10", "192.0.2.11", "198.51.100.10", "203.0.113.10"}
+	return []string{"192.0.2.10", "192.0.2.11", "198.51.100.10", "203.0.113.10", "2001:db8::10", "2001:db8:1::10"}
 }
 func racks() []string { return []string{"a", "b"} }
 func worldLinks() map[string]cluster.Link {
 	return map[string]cluster.Link{
 		"eth0": lbtest.Link("eth0", "192.0.2.0/24"),
-		"eth1": lbtest.Link("eth1", "198.51.100.0/24", "192.0.2.0/25"),
-		"eth2": lbtest.Link("eth2"),
+		"eth1": lbtest.Link("eth1", "198.51.100.0/24", "192.0.2.0/25", "2001:db8::/64", "fe80::/64"),
+		"eth2": lbtest.Link("eth2", "fe80::/64"),
 	}
 }
 
@@ -227,7 +228,7 @@ func (s *worldService) write() *corev1.Service {
 	})
 }
 
-// slices spreads the endpoints over two slices.
+// slices spreads the endpoints over two slices for each family.
 func (s *worldService) slices() []*discoveryv1.EndpointSlice {
 	var endpoints [2][]discoveryv1.Endpoint
 	for i, endpoint := range s.endpoints {
@@ -237,10 +238,15 @@ func (s *worldService) slices() []*discoveryv1.EndpointSlice {
 		}
 		endpoints[i%2] = append(endpoints[i%2], written)
 	}
-	return []*discoveryv1.EndpointSlice{
-		lbtest.SliceObject(s.name+"-1", "shop/"+s.name, endpoints[0]...),
-		lbtest.SliceObject(s.name+"-2", "shop/"+s.name, endpoints[1]...),
+	var all []*discoveryv1.EndpointSlice
+	for i := range endpoints {
+		for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+			slice := lbtest.SliceObject(fmt.Sprint(s.name, "-", i, family), "shop/"+s.name, endpoints[i]...)
+			slice.AddressType = family
+			all = append(all, slice)
+		}
 	}
+	return all
 }
 
 func (a *worldAdvert) write() *v1beta1.L2Advertisement {

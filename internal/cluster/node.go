@@ -58,6 +58,9 @@ type Link struct {
 	// Addresses are its own IPv4 addresses, sorted: other speakers ask the node's kernel for them (rule E4).
 	Addresses []netip.Addr
 	IPv4      bool // has an IPv4 address
+	// LinkLocal is the IPv6 address that neighbour discovery is answered from; not valid if the link has none that can be
+	// used, because IPv6 is off or another host on the link has the same (rule L1).
+	LinkLocal netip.Addr
 }
 
 // Facts are what one speaker knows that is no API object: who is alive, and what each says of itself.

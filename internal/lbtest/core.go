@@ -114,6 +114,9 @@ func Link(name string, subnets ...string) cluster.Link {
 		prefix := netip.MustParsePrefix(text)
 		link.Subnets = append(link.Subnets, prefix)
 		link.IPv4 = link.IPv4 || prefix.Addr().Is4()
+		if prefix.Addr().IsLinkLocalUnicast() && prefix.Addr().Is6() {
+			link.LinkLocal = prefix.Addr().Next()
+		}
 	}
 	return link
 }

@@ -57,7 +57,6 @@ const (
 	LowerTier          Word = "LowerTier"
 	LowerHash          Word = "LowerHash"
 	AddressOfCluster   Word = "AddressOfCluster"
-	FamilyNotAnnounced Word = "FamilyNotAnnounced"
 	NotConfirmed       Word = "NotConfirmed"
 )
 
@@ -121,11 +120,10 @@ func Catalogue() []Entry {
 		{LowerTier, Normal, "A better placed node answers."},
 		{LowerHash, Normal, "Another node's hash for the address is higher: that is how addresses are spread."},
 		{AddressOfCluster, Warning, "The address belongs to a node, a router or the cluster itself and is never announced."},
-		{FamilyNotAnnounced, Warning, "Addresses of this family are not announced by this version."},
 		{NotConfirmed, Warning, "The speaker that should answer for the address has not reported that it does."},
 
 		{Announcing, Normal, "The speaker announces what it owns."},
-		{NoNetRaw, Warning, "The speaker may not open raw sockets and cannot answer ARP: it needs the capability NET_RAW."},
+		{NoNetRaw, Warning, "The speaker may not open raw sockets and cannot answer for addresses: it needs the capability NET_RAW."},
 		{MembersMissing, Warning, "The speaker sees fewer speakers alive than there are."},
 	}
 }

@@ -95,6 +95,9 @@ func link(reported *v1beta1.SpeakerLink) cluster.Link {
 	if mac, err := net.ParseMAC(reported.MAC); err == nil && len(mac) == len(l.MAC) {
 		l.MAC = [6]byte(mac)
 	}
+	if address, err := netip.ParseAddr(reported.LinkLocal); err == nil && address.Is6() {
+		l.LinkLocal = address.WithZone("")
+	}
 	for _, text := range reported.Subnets {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {

@@ -31,9 +31,10 @@ type Gate interface {
 	Open(key string) bool
 }
 
-// Item is a Service that this node may come to announce.
+// Item is a Service that this node may come to announce in a family.
 type Item struct {
 	Key             string
+	Family          cluster.Family
 	Local           bool
 	HealthCheckPort uint16
 	// Exempt items need not wait: they have been announced before.
@@ -165,37 +166,48 @@ func (a *Agent) run(started time.Time) (again time.Time) {
 func (a *Agent) items(snapshot *cluster.Snapshot, claims []announce.Claim) []Item {
 	var items []Item
 	for i := range claims {
+		family := cluster.FamilyOf(claims[i].Address)
 		for _, service := range claims[i].Services {
 			if service.Policy == cluster.PolicyCluster {
 				since := service.Recorded.Announced
 				announced := !since.IsZero() && snapshot.Now.Sub(since) >= standsFor
-				items = append(items, Item{Key: service.Name.String(), Exempt: announced})
+				items = append(items, Item{Key: key(service, family), Family: family, Exempt: announced})
 			}
 		}
 	}
 	down := func(node string) bool { return snapshot.Facts.Down[node] }
 	for _, service := range snapshot.Services {
-		if service.Ours && service.Policy == cluster.PolicyLocal && service.Endpoints4.UsableOn(a.Node, down) {
-			items = append(items, Item{Key: service.Name.String(), Local: true, HealthCheckPort: service.HealthCheckPort})
+		if !service.Ours || service.Policy != cluster.PolicyLocal {
+			continue
+		}
+		for _, family := range []cluster.Family{cluster.IPv4, cluster.IPv6} {
+			if service.EndpointsOf(family).UsableOn(a.Node, down) {
+				items = append(items, Item{Key: key(service, family), Family: family, Local: true, HealthCheckPort: service.HealthCheckPort})
+			}
 		}
 	}
 	return items
+}
+
+// key names a Service in a family: kube-proxy has the two apart, so that one may be ready before the other.
+func key(service *cluster.Service, family cluster.Family) string {
+	return service.Name.String() + "/" + family.String()
 }
 
 // gated are the claims all of whose Services may be announced.
 func (a *Agent) gated(claims []announce.Claim) []announce.Claim {
 	open := make([]announce.Claim, 0, len(claims))
 	for i := range claims {
-		if a.allOpen(claims[i].Services) {
+		if a.allOpen(&claims[i]) {
 			open = append(open, claims[i])
 		}
 	}
 	return open
 }
 
-func (a *Agent) allOpen(services []*cluster.Service) bool {
-	for _, service := range services {
-		if !a.Gate.Open(service.Name.String()) {
+func (a *Agent) allOpen(claim *announce.Claim) bool {
+	for _, service := range claim.Services {
+		if !a.Gate.Open(key(service, cluster.FamilyOf(claim.Address))) {
 			return false
 		}
 	}

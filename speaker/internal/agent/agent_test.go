@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berthlb/berth/api/v1beta1"
@@ -60,7 +61,7 @@ func TestWhatWaitsForTheProxy(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		edits  []func(*corev1.Service)
-		want   agent.Item
+		want   agent.Item // for each of the two families
 	}{
 		"New":       {reason: "nobody has announced it yet", want: agent.Item{}},
 		"Announced": {reason: "another node did, and failed", edits: []func(*corev1.Service){announced(metav1.ConditionTrue, time.Minute)}, want: agent.Item{Exempt: true}},
@@ -82,15 +83,39 @@ func TestWhatWaitsForTheProxy(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				gate := closed{items: map[string]agent.Item{}}
-				have := runOnce(t, gate, append(c.edits, lbtest.Holding("192.0.2.10")))
-				c.want.Key = "shop/web"
-				if diff := cmp.Diff(map[string]agent.Item{"shop/web": c.want}, gate.items); diff != "" {
+				have := runOnce(t, gate, append(c.edits, lbtest.Holding("192.0.2.10", "2001:db8::10")))
+				four, six := c.want, c.want
+				four.Key, four.Family = "shop/web/IPv4", cluster.IPv4
+				six.Key, six.Family = "shop/web/IPv6", cluster.IPv6
+				if diff := cmp.Diff(map[string]agent.Item{four.Key: four, six.Key: six}, gate.items); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", c.reason, diff)
 				}
-				if said := len(have) == 1; said != c.want.Exempt {
+				if said := len(have) == 2; said != c.want.Exempt {
 					t.Errorf("%s: announced %v", c.reason, have)
 				}
 			})
+		})
+	}
+}
+
+// byFamily is a gate that opens for one family alone.
+type byFamily struct {
+	closed
+	open cluster.Family
+}
+
+func (g byFamily) Open(key string) bool { return g.items[key].Family == g.open }
+
+// TestOneFamilyDoesNotWaitForTheOther: what kube-proxy can forward for is announced.
+func TestOneFamilyDoesNotWaitForTheOther(t *testing.T) {
+	t.Parallel()
+	for family, want := range map[cluster.Family]string{cluster.IPv4: "192.0.2.10", cluster.IPv6: "2001:db8::10"} {
+		synctest.Test(t, func(t *testing.T) {
+			gate := byFamily{closed{items: map[string]agent.Item{}}, family}
+			have := runOnce(t, gate, []func(*corev1.Service){lbtest.Holding("192.0.2.10", "2001:db8::10")})
+			if len(have) != 1 || have[0].String() != want {
+				t.Errorf("with %s ready it announces %v", family, have)
+			}
 		})
 	}
 }
@@ -100,12 +125,15 @@ func runOnce(t *testing.T, gate agent.Gate, edits []func(*corev1.Service)) []net
 	t.Helper()
 	says := &announcer{}
 	store := compile.NewStore(compile.Options{Default: true})
-	store.SetPool(lbtest.PoolObject(lbtest.PoolName, "192.0.2.0/24"))
+	store.SetPool(lbtest.PoolObject(lbtest.PoolName, "192.0.2.0/24", "2001:db8::/64"))
 	store.SetAdvertisement(lbtest.AdvertisementObject("all"))
 	store.SetNode(lbtest.NodeObject("n1"))
 	store.SetService(lbtest.ServiceObject("shop/web", edits...))
 	store.SetSlice(lbtest.SliceObject("web-1", "shop/web", lbtest.Endpoint("n1", true)))
-	facts := cluster.Facts{Self: "n1", Members: map[string]*cluster.Member{"n1": lbtest.Member("n1")}}
+	six := lbtest.SliceObject("web-2", "shop/web", lbtest.Endpoint("n1", true))
+	six.AddressType = discoveryv1.AddressTypeIPv6
+	store.SetSlice(six)
+	facts := cluster.Facts{Self: "n1", Members: map[string]*cluster.Member{"n1": lbtest.Member("n1", lbtest.Links(lbtest.Link("eth0", "192.0.2.0/24", "fe80::/64")))}}
 	loop := agent.New(agent.Options{
 		Node: "n1", Store: store, Facts: func() cluster.Facts { return facts }, Now: lbtest.Now, Ready: func() bool { return true },
 		Announcer: says, Gate: gate, Report: func(agent.State) {}, Log: logr.Discard(),

@@ -71,6 +71,8 @@ type newsLink struct {
 	IPv4    bool     `json:"4,omitempty"`
 	// Addresses are those on the link that others may ask the node's kernel at.
 	Addresses []netip.Addr `json:"a,omitempty"`
+	// LinkLocal is not there if the link has none, or the speaker is of a version that does not answer for IPv6.
+	LinkLocal netip.Addr `json:"6,omitzero"`
 }
 
 // beat is a heartbeat.
@@ -89,7 +91,7 @@ func newsOf(member cluster.Member, version uint64) news {
 		Versions: append([]int(nil), member.Versions[:min(len(member.Versions), maxVersions)]...),
 	}
 	for _, link := range member.Links[:min(len(member.Links), maxLinks)] {
-		l := newsLink{Name: link.Name, Index: link.Index, MAC: link.MAC, IPv4: link.IPv4}
+		l := newsLink{Name: link.Name, Index: link.Index, MAC: link.MAC, IPv4: link.IPv4, LinkLocal: link.LinkLocal}
 		for _, subnet := range link.Subnets[:min(len(link.Subnets), maxSubnets)] {
 			l.Subnets = append(l.Subnets, prefix{subnet})
 		}
@@ -111,7 +113,7 @@ func (n *news) member() *cluster.Member {
 		Versions: append([]int(nil), n.Versions...),
 	}
 	for _, l := range n.Links {
-		link := cluster.Link{Name: l.Name, Index: l.Index, MAC: l.MAC, IPv4: l.IPv4}
+		link := cluster.Link{Name: l.Name, Index: l.Index, MAC: l.MAC, IPv4: l.IPv4, LinkLocal: l.LinkLocal}
 		for _, subnet := range l.Subnets {
 			link.Subnets = append(link.Subnets, subnet.Prefix)
 		}

@@ -22,7 +22,7 @@ func full() cluster.Member {
 		Gateways: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		Links: []cluster.Link{{
 			Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")},
-			Name:      "eth0", Index: 7, MAC: [6]byte{2, 0, 0, 0, 0, 1}, IPv4: true,
+			Name:      "eth0", Index: 7, MAC: [6]byte{2, 0, 0, 0, 0, 1}, IPv4: true, LinkLocal: netip.MustParseAddr("fe80::1"),
 			Subnets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")},
 		}},
 	}

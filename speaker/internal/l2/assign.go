@@ -12,51 +12,58 @@ import (
 // duty is what one link has to answer for: each address with the epoch it is announced for.
 type duty map[netip.Addr]uint64
 
-// assign says which links answer for which addresses: a duty for each link, by name. routeTo gives the index of the link
+// place is where a port is: a link, in one of the two families.
+type place struct {
+	link   string
+	family cluster.Family
+}
+
+// families are all there are.
+func families() []cluster.Family { return []cluster.Family{cluster.IPv4, cluster.IPv6} }
+
+// assign says which links answer for which addresses: a duty for each link and family. routeTo gives the index of the link
 // the node itself would use for an address; it is asked only where the links leave a choice.
 //
-//  1. Allowed are the links the claim lists, with or without an IPv4 address; without a list, those that have one (L1).
-//  2. Allowed links in one segment, which is those that share an IPv4 subnet, would all hear the same request: one of them
+//  1. Allowed are for IPv4 the links the claim lists, with or without an IPv4 address, and without a list those that have
+//     one; for IPv6 those of the list, or of all, that have a link-local address (L1).
+//  2. Allowed links in one segment, which is those that share a subnet, would all hear the same request: one of them
 //     speaks (L2). It is one whose subnet contains the address, if any does;
 //  3. among those the one its route points to;
 //  4. else the first by name.
-func assign(claims []announce.Claim, links []cluster.Link, routeTo func(netip.Addr) (int, bool)) map[string]duty {
-	duties := make(map[string]duty, len(links))
-	for _, link := range links {
-		duties[link.Name] = duty{}
-	}
-	segments := func(interfaces []string) [][]cluster.Link {
-		return segmentsOf(allowed(interfaces, links))
-	}
-	everywhere := segments(nil) // what most claims need
-	for _, claim := range claims {
-		if !claim.Address.Is4() {
-			continue
+func assign(claims []announce.Claim, links []cluster.Link, routeTo func(netip.Addr) (int, bool)) map[place]duty {
+	duties := make(map[place]duty, 2*len(links))
+	everywhere := map[cluster.Family][][]cluster.Link{} // what most claims need
+	for _, family := range families() {
+		for _, link := range links {
+			duties[place{link.Name, family}] = duty{}
 		}
-		of := everywhere
+		everywhere[family] = segmentsOf(allowed(nil, links, family))
+	}
+	for _, claim := range claims {
+		family := cluster.FamilyOf(claim.Address)
+		of := everywhere[family]
 		if len(claim.Interfaces) > 0 {
-			of = segments(claim.Interfaces)
+			of = segmentsOf(allowed(claim.Interfaces, links, family))
 		}
 		for _, segment := range of {
-			duties[speaker(claim.Address, segment, routeTo).Name][claim.Address] = claim.Epoch
+			duties[place{speaker(claim.Address, segment, routeTo).Name, family}][claim.Address] = claim.Epoch
 		}
 	}
 	return duties
 }
 
 // allowed are the links that may answer (step 1).
-func allowed(interfaces []string, links []cluster.Link) []cluster.Link {
+func allowed(interfaces []string, links []cluster.Link, family cluster.Family) []cluster.Link {
 	var may []cluster.Link
 	for _, link := range links {
-		if len(interfaces) == 0 && link.IPv4 || slices.Contains(interfaces, link.Name) {
+		if announce.Allowed(link, interfaces, family) {
 			may = append(may, link)
 		}
 	}
 	return may
 }
 
-// segmentsOf groups links that share an IPv4 subnet, directly or through another link. Links in a segment keep their
-// order.
+// segmentsOf groups links that share a subnet, directly or through another link. Links in a segment keep their order.
 func segmentsOf(links []cluster.Link) [][]cluster.Link {
 	var segments [][]cluster.Link
 	for _, link := range links {
@@ -75,10 +82,11 @@ func segmentsOf(links []cluster.Link) [][]cluster.Link {
 	return segments
 }
 
-// shareSubnet is true if both links have an address in the same IPv4 subnet.
+// shareSubnet is true if both links have an address in the same subnet. That of link-local addresses is the same on every
+// link, and says nothing.
 func shareSubnet(a, b cluster.Link) bool {
 	return slices.ContainsFunc(a.Subnets, func(subnet netip.Prefix) bool {
-		return subnet.Addr().Is4() && slices.Contains(b.Subnets, subnet)
+		return !subnet.Addr().IsLinkLocalUnicast() && slices.Contains(b.Subnets, subnet)
 	})
 }
 

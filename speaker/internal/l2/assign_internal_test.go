@@ -17,6 +17,9 @@ func link(name string, index uint8, subnets ...string) cluster.Link {
 		subnet := netip.MustParsePrefix(text)
 		l.Subnets = append(l.Subnets, subnet)
 		l.IPv4 = l.IPv4 || subnet.Addr().Is4()
+		if subnet.Addr().IsLinkLocalUnicast() {
+			l.LinkLocal = subnet.Addr().Next()
+		}
 	}
 	return l
 }
@@ -82,8 +85,26 @@ func TestAssign(t *testing.T) {
 			links:  []cluster.Link{link("eth0", 1, lan, "fe80::/64"), link("eth1", 2, third, "fe80::/64")}, want: []string{"eth0", "eth1"},
 		},
 		"IPv6": {
-			reason: "an IPv6 address is not for ARP", address: "2001:db8::10",
-			links: []cluster.Link{link("eth0", 1, lan)},
+			reason: "1. IPv6 where there is a link-local address (L1)", address: "2001:db8::10",
+			links: []cluster.Link{link("eth0", 1, lan), link("eth1", 2, "fe80::/64")}, want: []string{"eth1"},
+		},
+		"IPv6, listed": {
+			reason: "1. to be listed is not enough for IPv6", address: "2001:db8::10", interfaces: []string{"eth0", "eth1"},
+			links: []cluster.Link{link("eth0", 1, lan), link("eth1", 2, "fe80::/64"), link("eth2", 3, "fe80::/64")}, want: []string{"eth1"},
+		},
+		"IPv6, the whole segment": {
+			reason: "2. links in one segment, by whichever family, answer once", address: "2001:db8::10",
+			links: []cluster.Link{link("eth0", 1, lan, "fe80::/64"), link("eth1", 2, lan, "fe80::/64")}, want: []string{"eth0"},
+		},
+		"IPv6, subnet": {
+			reason: "2. the link whose subnet contains the address", address: "2001:db8::10",
+			links: []cluster.Link{
+				link("eth0", 1, lan, "fe80::/64"), link("eth1", 2, lan, "2001:db8::/64", "fe80::/64"),
+			}, want: []string{"eth1"},
+		},
+		"IPv6 alone": {
+			reason: "2. an IPv6 subnet makes a segment for IPv4 too", interfaces: []string{"eth0", "eth1"},
+			links: []cluster.Link{link("eth0", 1, "2001:db8::/64"), link("eth1", 2, "2001:db8::/64")}, want: []string{"eth0"},
 		},
 		"no links": {reason: "nothing to answer on, no harm"},
 	}
@@ -97,11 +118,11 @@ func TestAssign(t *testing.T) {
 			claims := []announce.Claim{{Address: address, Interfaces: c.interfaces, Epoch: 5}}
 			duties := assign(claims, c.links, func(netip.Addr) (int, bool) { return c.route, c.route != 0 })
 			var got []string
-			for name, d := range duties {
+			for at, d := range duties {
 				if epoch, has := d[address]; has {
-					got = append(got, name)
-					if epoch != 5 {
-						t.Errorf("%s has epoch %d, want the claim's", name, epoch)
+					got = append(got, at.link)
+					if epoch != 5 || at.family != cluster.FamilyOf(address) {
+						t.Errorf("%s has epoch %d, want the claim's, in %s", at.link, epoch, at.family)
 					}
 				}
 			}

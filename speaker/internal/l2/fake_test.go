@@ -28,8 +28,11 @@ type sent struct {
 	to      netip.Addr // not valid for an announcement
 }
 
-// heardFunc is what a port gives a link to call.
-type heardFunc = func(sender [6]byte, source, target netip.Addr, at time.Time)
+// heardFunc and refusedFunc are what a port gives a link to call.
+type (
+	heardFunc   = func(sender [6]byte, source, target netip.Addr, at time.Time)
+	refusedFunc = func(why string, frames int)
+)
 
 // host is the links of a node, in memory. It stands for the system, not for anything of ours.
 type host struct {
@@ -37,9 +40,10 @@ type host struct {
 	links   []cluster.Link
 	routes  map[netip.Addr]int
 	routed  int                // how often it was asked for a route
-	sockets map[string]*socket // the open ones, by link name
+	sockets map[string]*socket // the open ones, by link name, and " IPv6" for that
 	opened  int
 	refuse  error // what opening a socket gives
+	refuse6 error // in IPv6
 	frames  []sent
 }
 
@@ -47,7 +51,9 @@ type host struct {
 type socket struct {
 	host    *host
 	link    cluster.Link
+	name    string // in the host's map
 	watched []netip.Addr
+	refused chan refusedFunc
 	heard   chan heardFunc // gives the callback once Listen runs
 	broken  chan error
 	closed  chan struct{}
@@ -69,23 +75,31 @@ func (h *host) RouteTo(address netip.Addr) (int, bool) {
 	return index, ok
 }
 
-func (h *host) open(link cluster.Link) (l2.Receiver, l2.Sender, error) {
+func (h *host) open(link cluster.Link, family cluster.Family) (l2.Socket, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.opened++
-	if h.refuse != nil {
-		return nil, nil, h.refuse
+	name, refuse := link.Name, h.refuse
+	if family == cluster.IPv6 {
+		name, refuse = link.Name+" IPv6", h.refuse6
 	}
-	if h.sockets[link.Name] != nil {
-		return nil, nil, errors.New("opened twice")
+	if refuse != nil {
+		return nil, refuse
 	}
-	s := &socket{host: h, link: link, heard: make(chan heardFunc, 1), broken: make(chan error, 1), closed: make(chan struct{})}
-	h.sockets[link.Name] = s
-	return s, s, nil
+	if h.sockets[name] != nil {
+		return nil, errors.New("opened twice")
+	}
+	s := &socket{
+		host: h, link: link, name: name, heard: make(chan heardFunc, 1), refused: make(chan refusedFunc, 1),
+		broken: make(chan error, 1), closed: make(chan struct{}),
+	}
+	h.sockets[name] = s
+	return s, nil
 }
 
-func (s *socket) Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time)) error {
+func (s *socket) Listen(heard heardFunc, refused refusedFunc) error {
 	s.heard <- heard
+	s.refused <- refused
 	select {
 	case err := <-s.broken:
 		return err
@@ -105,7 +119,7 @@ func (s *socket) Close() error {
 	s.once.Do(func() {
 		s.host.mu.Lock()
 		defer s.host.mu.Unlock()
-		delete(s.host.sockets, s.link.Name)
+		delete(s.host.sockets, s.name)
 		close(s.closed)
 	})
 	return nil
@@ -122,7 +136,7 @@ func (s *socket) send(address, to netip.Addr) error {
 	if s.refuse != nil {
 		return s.refuse
 	}
-	s.host.frames = append(s.host.frames, sent{time.Now(), s.link.Name, s.link.Index, address, to})
+	s.host.frames = append(s.host.frames, sent{time.Now(), s.name, s.link.Index, address, to})
 	return nil
 }
 
@@ -134,10 +148,13 @@ func (h *host) set(links ...cluster.Link) {
 }
 
 // eth0 is the open socket on eth0; nil if there is none.
-func (h *host) eth0() *socket {
+func (h *host) eth0() *socket { return h.socket("eth0") }
+
+// socket is an open socket; nil if there is none of that name.
+func (h *host) socket(name string) *socket {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.sockets["eth0"]
+	return h.sockets[name]
 }
 
 // take gives the frames sent since it was last asked.
@@ -228,6 +245,12 @@ func (b *bench) ask(address netip.Addr, ago time.Duration) {
 	s.heard <- heard
 	heard([6]byte{2, 9}, client, address, time.Now().Add(-ago))
 	synctest.Wait()
+}
+
+// dual has links use IPv6 too.
+func dual(link cluster.Link) cluster.Link {
+	link.LinkLocal = netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 15: byte(link.Index)})
+	return link
 }
 
 // answers are the frames to the client among some.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 
 	"github.com/berthlb/berth/internal/cluster"
 )
@@ -24,37 +25,46 @@ const (
 	unconfirmedPause = 50 * time.Millisecond
 )
 
-// Receiver hears ARP on one link.
+// Receiver hears ARP or neighbour discovery on one link.
 type Receiver interface {
 	// Listen calls heard for each frame about a watched address until the receiver is closed, then it returns nil, or until
 	// it cannot receive any more. target is not valid if the frame is no request but only claims source. at is by the wall
-	// clock.
-	Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time)) error
+	// clock. refused is told how many frames were of no use, and in a word why.
+	Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time), refused func(why string, frames int)) error
 	// Watch makes these the watched addresses.
 	Watch(addresses []netip.Addr) error
 	// Close ends Listen.
 	Close() error
 }
 
-// Sender speaks ARP on one link, with that link's hardware address. Its methods do not wait.
+// Sender speaks the same protocol on one link, with that link's hardware address. Its methods do not wait.
 type Sender interface {
 	// Reply tells the asker alone that the address is here.
 	Reply(to [6]byte, toAddress, address netip.Addr) error
-	// Announce tells everybody on the link, in both forms (rule L3).
+	// Announce tells everybody on the link, in all forms there are (rule L3).
 	Announce(address netip.Addr) error
 }
 
-// port is one link's part of the responder: a goroutine that answers and one that announces. The responder's own
-// goroutine opens, assigns and closes it.
+// Socket is both.
+type Socket interface {
+	Receiver
+	Sender
+}
+
+// port is the responder's part for one family on one link: a goroutine that answers and one that announces. The
+// responder's own goroutine opens, assigns and closes it.
 type port struct {
-	link      cluster.Link
+	place
+	on        cluster.Link
 	receiver  Receiver
 	sender    Sender
 	authority *authority
 	macs      *atomic.Pointer[map[[6]byte]struct{}] // of all links of this node
-	metrics   *linkMetrics
+	limiter   *rate.Limiter                         // of all that announce on the link
+	metrics   *portMetrics
 	log       logr.Logger
 
+	named   map[string]bool // why frames were refused, as far as it has been said; the listening goroutine's
 	opened  time.Time
 	duty    atomic.Pointer[duty]
 	changed chan struct{} // holds one: duty is another
@@ -67,7 +77,7 @@ type port struct {
 func (p *port) start(ctx context.Context, failed chan<- failure) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.running.Go(func() {
-		err := p.receiver.Listen(p.heard)
+		err := p.receiver.Listen(p.heard, p.refused)
 		if err == nil {
 			return
 		}
@@ -83,9 +93,16 @@ func (p *port) start(ctx context.Context, failed chan<- failure) {
 func (p *port) close() {
 	p.cancel()
 	if err := p.receiver.Close(); err != nil {
-		p.log.V(1).Info("closing the socket failed", "link", p.link.Name, "error", err.Error())
+		p.log.V(1).Info("closing the socket failed", "link", p.link, "family", p.family.String(), "error", err.Error())
 	}
 	p.running.Wait()
+}
+
+// fits is true if the port can serve a link that is now so. Another link-local address is another sender of all that
+// neighbour discovery says.
+func (p *port) fits(link cluster.Link) bool {
+	same := link.Index == p.on.Index && link.MAC == p.on.MAC
+	return same && (p.family == cluster.IPv4 || link.LinkLocal == p.on.LinkLocal)
 }
 
 // assign gives the port its duty. It returns true if that is another than before.
@@ -122,11 +139,11 @@ func sameAddresses(a, b duty) bool {
 func (p *port) heard(sender [6]byte, source, target netip.Addr, at time.Time) {
 	// Whoever asks for the address he asks from (RFC 5227, section 3) tells us that it is his and wants no answer. That is
 	// what a new owner sends, and an answer would tell its neighbours otherwise.
-	if !target.IsValid() || source == target {
+	if _, ours := (*p.duty.Load())[target]; !ours || source == target {
 		p.claimed(sender, source)
 		return
 	}
-	if _, ours := (*p.duty.Load())[target]; !ours || !p.authority.owns(target) {
+	if !p.authority.owns(target) {
 		return
 	}
 	p.metrics.requests.Inc()
@@ -144,6 +161,15 @@ func (p *port) heard(sender [6]byte, source, target netip.Addr, at time.Time) {
 	p.metrics.replies.Inc()
 }
 
+// refused counts frames that were of no use, and says so the first time for each reason: anybody on the link can send more.
+func (p *port) refused(why string, frames int) {
+	p.metrics.refused(why).Add(float64(frames))
+	if !p.named[why] {
+		p.named[why] = true
+		p.log.Info("frames on a link are of no use and counted only", "link", p.link, "family", p.family.String(), "reason", why)
+	}
+}
+
 // claimed counts a claim of an address of ours that none of our own links has made.
 func (p *port) claimed(sender [6]byte, address netip.Addr) {
 	_, own := (*p.macs.Load())[sender]
@@ -154,7 +180,7 @@ func (p *port) claimed(sender [6]byte, address netip.Addr) {
 
 // announce sends gratuitous frames as the schedule says, until ctx ends.
 func (p *port) announce(ctx context.Context) {
-	schedule := NewSchedule(rand.Float64)
+	schedule := NewSchedule(framesOf(p.family), p.limiter, rand.Float64)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -189,7 +215,7 @@ func (p *port) announceDue(schedule *Schedule) (pause time.Duration, waits bool)
 			p.failed(atAnnounce, err)
 			continue
 		}
-		p.metrics.gratuitous.Add(framesPerAnnouncement)
+		p.metrics.gratuitous.Add(float64(framesOf(p.family)))
 	}
 	now := time.Now()
 	at, waits := schedule.Wake(now)
@@ -200,5 +226,5 @@ func (p *port) announceDue(schedule *Schedule) (pause time.Duration, waits bool)
 // Listen.
 func (p *port) failed(at string, err error) {
 	p.metrics.errors[at].Inc()
-	p.log.V(1).Info("sending a frame failed", "link", p.link.Name, "at", at, "error", err.Error())
+	p.log.V(1).Info("sending a frame failed", "link", p.link, "family", p.family.String(), "at", at, "error", err.Error())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/berthlb/berth/internal/announce"
 	"github.com/berthlb/berth/internal/cluster"
@@ -34,13 +35,13 @@ type Links interface {
 // Options are what a Responder works with.
 type Options struct {
 	Links Links
-	// Open begins to listen to a link and to speak on it. What it returns first watches nothing.
-	Open    func(link cluster.Link) (Receiver, Sender, error)
+	// Open begins to listen to a link and to speak on it, in one family. What it returns first watches nothing.
+	Open    func(link cluster.Link, family cluster.Family) (Socket, error)
 	Metrics prometheus.Registerer
 	Log     logr.Logger
 }
 
-// Responder answers ARP for the addresses it is given.
+// Responder answers ARP and neighbour discovery for the addresses it is given.
 //
 // Set, Confirm, LinksChanged and Have may be called from any goroutine and never wait. Everything without atomic belongs
 // to the goroutine of Run.
@@ -55,8 +56,10 @@ type Responder struct {
 	wake    chan struct{} // holds one
 	failed  chan failure
 	routes  *routes
-	ports   map[string]*port    // by link name
-	retries map[string]*backoff // by link name
+	ports   map[place]*port
+	retries map[place]*backoff
+	paces   map[string]*rate.Limiter // of announcements, by link
+	mute    map[string]bool          // links of which it was said that IPv6 is not answered there
 }
 
 // failure is a port that cannot listen any more.
@@ -80,8 +83,10 @@ func New(options Options) *Responder {
 		wake:      make(chan struct{}, 1),
 		failed:    make(chan failure),
 		routes:    &routes{ask: options.Links.RouteTo},
-		ports:     map[string]*port{},
-		retries:   map[string]*backoff{},
+		ports:     map[place]*port{},
+		retries:   map[place]*backoff{},
+		paces:     map[string]*rate.Limiter{},
+		mute:      map[string]bool{},
 	}
 	r.claims.Store(&[]announce.Claim{})
 	r.have.Store(&[]netip.Addr{})
@@ -156,8 +161,11 @@ func (r *Responder) apply(ctx context.Context) (changed bool) {
 	r.noteMACs(links)
 	changed = r.closeOthers(links)
 	for _, link := range links {
-		changed = r.serve(ctx, link, duties[link.Name]) || changed
+		for _, family := range families() {
+			changed = r.serve(ctx, link, family, duties[place{link.Name, family}]) || changed
+		}
 	}
+	r.noteMute(links)
 	r.noteHave()
 	return changed
 }
@@ -167,32 +175,33 @@ func (r *Responder) closeOthers(links []cluster.Link) (closed bool) {
 	lives := func(name string, is func(cluster.Link) bool) bool {
 		return slices.ContainsFunc(links, func(link cluster.Link) bool { return link.Name == name && is(link) })
 	}
-	for name, p := range r.ports {
-		same := func(link cluster.Link) bool { return link.Index == p.link.Index && link.MAC == p.link.MAC }
-		if !lives(name, same) {
+	there := func(name string) bool { return lives(name, func(cluster.Link) bool { return true }) }
+	for at, p := range r.ports {
+		if !lives(at.link, p.fits) {
 			p.close()
-			delete(r.ports, name)
+			delete(r.ports, at)
 			closed = true
 		}
 	}
-	maps.DeleteFunc(r.retries, func(name string, _ *backoff) bool {
-		return !lives(name, func(cluster.Link) bool { return true })
-	})
+	maps.DeleteFunc(r.retries, func(at place, _ *backoff) bool { return !there(at.link) })
+	maps.DeleteFunc(r.paces, func(link string, _ *rate.Limiter) bool { return !there(link) })
+	maps.DeleteFunc(r.mute, func(link string, _ bool) bool { return !there(link) })
 	return closed
 }
 
-// serve gives a link its duty, and opens a port on it first where there is none.
-func (r *Responder) serve(ctx context.Context, link cluster.Link, to duty) (changed bool) {
-	p := r.ports[link.Name]
+// serve gives a link its duty in a family, and opens a port on it first where there is none.
+func (r *Responder) serve(ctx context.Context, link cluster.Link, family cluster.Family, to duty) (changed bool) {
+	at := place{link.Name, family}
+	p := r.ports[at]
 	if p == nil {
 		if len(to) == 0 {
-			delete(r.retries, link.Name)
+			delete(r.retries, at)
 			return false
 		}
-		if b := r.retries[link.Name]; b != nil && time.Now().Before(b.at) {
+		if b := r.retries[at]; b != nil && time.Now().Before(b.at) {
 			return false
 		}
-		if p = r.open(ctx, link); p == nil {
+		if p = r.open(ctx, link, family); p == nil {
 			return true
 		}
 	}
@@ -205,55 +214,59 @@ func (r *Responder) serve(ctx context.Context, link cluster.Link, to duty) (chan
 }
 
 // open opens a port on a link; nil if that fails.
-func (r *Responder) open(ctx context.Context, link cluster.Link) *port {
-	metrics := r.metrics.of(link.Name)
-	receiver, sender, err := r.options.Open(link)
+func (r *Responder) open(ctx context.Context, link cluster.Link, family cluster.Family) *port {
+	at := place{link.Name, family}
+	metrics := r.metrics.of(at)
+	socket, err := r.options.Open(link, family)
 	if err != nil {
 		metrics.errors[atOpen].Inc()
-		r.postpone(link.Name, err)
+		r.postpone(at, err)
 		return nil
 	}
+	if r.paces[link.Name] == nil {
+		r.paces[link.Name] = NewLimiter()
+	}
 	p := &port{
-		link: link, receiver: receiver, sender: sender,
-		authority: r.authority, macs: &r.macs, metrics: metrics, log: r.options.Log,
-		opened: time.Now(), changed: make(chan struct{}, 1),
+		place: at, on: link, receiver: socket, sender: socket,
+		authority: r.authority, macs: &r.macs, limiter: r.paces[link.Name], metrics: metrics, log: r.options.Log,
+		named: map[string]bool{}, opened: time.Now(), changed: make(chan struct{}, 1),
 	}
 	p.duty.Store(&duty{})
-	r.ports[link.Name] = p
+	r.ports[at] = p
 	p.start(ctx, r.failed)
-	r.options.Log.Info("answering ARP on a link", "link", link.Name, "index", link.Index)
+	r.options.Log.Info("answering on a link", "link", link.Name, "index", link.Index, "family", family.String())
 	return p
 }
 
 // retire closes a port that does not work any more; its link is opened again later.
 func (r *Responder) retire(p *port, why error) {
 	p.close()
-	delete(r.ports, p.link.Name)
+	delete(r.ports, p.place)
 	if time.Since(p.opened) > lastRetry {
-		delete(r.retries, p.link.Name)
+		delete(r.retries, p.place)
 	}
-	r.postpone(p.link.Name, why)
+	r.postpone(p.place, why)
 }
 
 // postpone has a link that failed opened again after a pause, which doubles. It says so once for each reason.
-func (r *Responder) postpone(link string, why error) {
-	b := r.retries[link]
+func (r *Responder) postpone(at place, why error) {
+	b := r.retries[at]
 	if b == nil {
 		b = &backoff{pause: firstRetry / 2}
-		r.retries[link] = b
+		r.retries[at] = b
 	}
 	b.pause = min(2*b.pause, lastRetry)
 	b.at = time.Now().Add(b.pause)
 	if text := why.Error(); text != b.said {
 		b.said = text
-		r.options.Log.Info("cannot answer ARP on a link, trying again", "link", link, "error", text)
+		r.options.Log.Info("cannot answer on a link, trying again", "link", at.link, "family", at.family.String(), "error", text)
 	}
 }
 
 // nextRetry is when the next link is to be tried again; waits is false if none is.
 func (r *Responder) nextRetry() (at time.Time, waits bool) {
-	for link, b := range r.retries {
-		if r.ports[link] == nil && (!waits || b.at.Before(at)) {
+	for where, b := range r.retries {
+		if r.ports[where] == nil && (!waits || b.at.Before(at)) {
 			at, waits = b.at, true
 		}
 	}
@@ -267,6 +280,24 @@ func (r *Responder) noteMACs(links []cluster.Link) {
 		macs[link.MAC] = struct{}{}
 	}
 	r.macs.Store(&macs)
+}
+
+// noteMute says once of each link that IPv6 is not answered there though it would be asked to, and why; again once that has
+// changed and come back.
+func (r *Responder) noteMute(links []cluster.Link) {
+	for _, link := range links {
+		if link.LinkLocal.IsValid() {
+			delete(r.mute, link.Name)
+			continue
+		}
+		asked := slices.ContainsFunc(*r.claims.Load(), func(claim announce.Claim) bool {
+			return claim.Address.Is6() && (len(claim.Interfaces) == 0 || slices.Contains(claim.Interfaces, link.Name))
+		})
+		if asked && !r.mute[link.Name] {
+			r.mute[link.Name] = true
+			r.options.Log.Info("IPv6 is not answered on a link: it has no link-local address that can be used", "link", link.Name)
+		}
+	}
 }
 
 // noteHave keeps the addresses that a port answers for.

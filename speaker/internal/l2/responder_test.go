@@ -113,7 +113,7 @@ func TestAnOldRequestIsDropped(t *testing.T) {
 		if got := b.take(); len(got) != 0 {
 			t.Errorf("one that is older was answered: %v", got)
 		}
-		b.wantMetric("berth_l2_stale_requests_total", `{link="eth0"} 1`)
+		b.wantMetric("berth_l2_stale_requests_total", `{family="IPv4",link="eth0"} 1`)
 	})
 }
 
@@ -152,12 +152,13 @@ func TestAnnouncementsOfOthersAreNotAnswered(t *testing.T) {
 		heard([6]byte{2, 9}, vip, netip.Addr{}, time.Now())            // as a reply
 		heard([6]byte{2, 0, 0, 0, 0, 2}, vip, vip, time.Now())         // by our own eth1
 		heard([6]byte{2, 9}, client, vip.Next(), time.Now())           // about an address that is not ours
+		heard([6]byte{2, 9}, vip, client, time.Now())                  // about another, from ours
 		heard([6]byte{2, 9}, netip.IPv4Unspecified(), vip, time.Now()) // a probe (RFC 5227) does want an answer
 		synctest.Wait()
 		if got := b.take(); len(got) != 1 || got[0].to != netip.IPv4Unspecified() {
 			t.Errorf("sent %v, want the answer to the probe only", got)
 		}
-		b.wantMetric("berth_l2_rival_claims_total", `{link="eth0"} 2`)
+		b.wantMetric("berth_l2_rival_claims_total", `{family="IPv4",link="eth0"} 3`)
 	})
 }
 
@@ -197,7 +198,7 @@ func TestAnotherEpochIsAnnouncedAgain(t *testing.T) {
 		if got := b.take(); len(got) != 12 {
 			t.Errorf("two epochs made %d announcements, want 12", len(got))
 		}
-		b.wantMetric("berth_l2_gratuitous_frames_total", `{link="eth0"} 24`)
+		b.wantMetric("berth_l2_gratuitous_frames_total", `{family="IPv4",link="eth0"} 24`)
 	})
 }
 
@@ -213,7 +214,7 @@ func TestASocketThatBreaksIsOpenedAgain(t *testing.T) {
 		if got := answers(b.take()); len(got) != 1 {
 			t.Errorf("after the socket broke %d answers, want 1", len(got))
 		}
-		b.wantMetric("berth_l2_errors_total", `{at="receive",link="eth0"} 1`)
+		b.wantMetric("berth_l2_errors_total", `{at="receive",family="IPv4",link="eth0"} 1`)
 	})
 }
 
@@ -259,8 +260,8 @@ func TestAFailureOnOneLinkDoesNotTouchAnother(t *testing.T) {
 				t.Errorf("a frame was sent on %s", frame.link)
 			}
 		}
-		b.wantMetric("berth_l2_gratuitous_frames_total", `{link="eth1"} 14`) // one, then six: two frames each
-		b.wantMetric("berth_l2_errors_total", `{at="announce",link="eth0"} 6`)
+		b.wantMetric("berth_l2_gratuitous_frames_total", `{family="IPv4",link="eth1"} 14`) // one, then six: two frames each
+		b.wantMetric("berth_l2_errors_total", `{at="announce",family="IPv4",link="eth0"} 6`)
 	})
 }
 
@@ -285,12 +286,12 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.claim(vip)
 		for _, name := range []string{"requests_total", "replies_total", "stale_requests_total", "rival_claims_total"} {
-			b.wantMetric("berth_l2_"+name, `{link="eth0"} 0`)
+			b.wantMetric("berth_l2_"+name, `{family="IPv4",link="eth0"} 0`)
 		}
 		b.wantMetric("berth_l2_addresses", " 1")
 		b.ask(vip, 0)
-		b.wantMetric("berth_l2_requests_total", `{link="eth0"} 1`)
-		b.wantMetric("berth_l2_replies_total", `{link="eth0"} 1`)
+		b.wantMetric("berth_l2_requests_total", `{family="IPv4",link="eth0"} 1`)
+		b.wantMetric("berth_l2_replies_total", `{family="IPv4",link="eth0"} 1`)
 	})
 }
 
@@ -320,6 +321,138 @@ func TestRoutesAreAskedForOnce(t *testing.T) {
 		if frames := b.take(); len(frames) != 1 || frames[0].link != "eth0" {
 			t.Errorf("announced by %v, after the links changed and the route with them", frames)
 		}
+	})
+}
+
+var (
+	vip6    = netip.MustParseAddr("2001:db8::10")
+	client6 = netip.MustParseAddr("2001:db8::100")
+)
+
+// TestBothFamiliesOfALink: each is answered by its own socket, and the two share the pace of announcements.
+func TestBothFamiliesOfALink(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.set(dual(eth("eth0", 1, "192.0.2.0/24")))
+		b.claim(vip, vip6)
+		b.run(10 * time.Second)
+		counts := map[string]int{}
+		for _, frame := range b.take() {
+			counts[fmt.Sprint(frame.link, " ", frame.address)]++
+		}
+		want := map[string]int{"eth0 192.0.2.10": 6, "eth0 IPv6 2001:db8::10": 6}
+		if diff := cmp.Diff(want, counts); diff != "" {
+			t.Errorf("announcements (-want +got):\n%s", diff)
+		}
+		heard := <-b.socket("eth0 IPv6").heard
+		heard([6]byte{2, 9}, client6, vip6, time.Now())
+		heard([6]byte{2, 9}, netip.IPv6Unspecified(), vip6, time.Now())            // somebody wants to have it
+		heard([6]byte{2, 9}, vip6, netip.Addr{}, time.Now())                       // somebody says he has
+		heard([6]byte{2, 9}, client6, vip6, time.Now().Add(-201*time.Millisecond)) // an old question
+		synctest.Wait()
+		answered := []sent{{time.Now(), "eth0 IPv6", 1, vip6, client6}, {time.Now(), "eth0 IPv6", 1, vip6, netip.IPv6Unspecified()}}
+		if diff := cmp.Diff(answered, b.take(), alike()); diff != "" {
+			t.Errorf("answers (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]netip.Addr{vip, vip6}, b.Have(), alike()); diff != "" {
+			t.Errorf("Have (-want +got):\n%s", diff)
+		}
+		for name, sample := range map[string]string{"requests_total": "3", "replies_total": "2", "stale_requests_total": "1", "rival_claims_total": "1", "gratuitous_frames_total": "6"} {
+			b.wantMetric("berth_l2_"+name, `{family="IPv6",link="eth0"} `+sample)
+		}
+		b.wantMetric("berth_l2_gratuitous_frames_total", `{family="IPv4",link="eth0"} 12`)
+	})
+}
+
+// TestLossIsSilenceInBothFamilies is F80 for a Service that has both: what is lost in one is kept in the other.
+func TestLossIsSilenceInBothFamilies(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.set(dual(eth("eth0", 1, "192.0.2.0/24")))
+		b.claim(vip, vip6)
+		b.run(50 * time.Millisecond)
+		b.take()
+		b.Set([]announce.Claim{{Address: vip, Epoch: b.epoch}})
+		heard := <-b.socket("eth0 IPv6").heard
+		heard([6]byte{2, 9}, client6, vip6, time.Now())
+		b.run(10 * time.Second)
+		frames := b.take()
+		if len(frames) == 0 {
+			t.Error("the address that was kept is not announced any more")
+		}
+		for _, frame := range frames {
+			if frame.address != vip {
+				t.Errorf("a frame for %s was sent after it was lost", frame.address)
+			}
+		}
+	})
+}
+
+// TestTroubleInOneFamilyLeavesTheOther is F69: no IPv6 on the link, or one whose socket fails, disturbs IPv4 in nothing.
+func TestTroubleInOneFamilyLeavesTheOther(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(b *bench)
+		opened int // IPv6 sockets tried in 10 s, at most; 0: none
+	}{
+		"no address": {reason: "nothing is tried", change: func(b *bench) { b.set(eth("eth0", 1, "192.0.2.0/24")) }},
+		"refused":    {reason: "it is tried less and less often", change: func(b *bench) { b.refuse6 = errors.New("no such device") }, opened: 15},
+		"broken":     {reason: "it is opened again", change: func(b *bench) { b.socket("eth0 IPv6").broken <- errors.New("network is down") }, opened: 1},
+		"other address": {
+			reason: "everything is sent from the new one", opened: 1,
+			change: func(b *bench) {
+				link := dual(eth("eth0", 1, "192.0.2.0/24"))
+				link.LinkLocal = link.LinkLocal.Next()
+				b.set(link)
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(b *bench) {
+				b.set(dual(eth("eth0", 1, "192.0.2.0/24")))
+				b.claim(vip, vip6)
+				b.run(10 * time.Second)
+				before, four := b.opened, b.eth0()
+				c.change(b)
+				if c.opened > 1 {
+					b.socket("eth0 IPv6").broken <- errors.New("network is down")
+				}
+				b.LinksChanged()
+				b.take()
+				b.run(10 * time.Second)
+				if b.eth0() != four {
+					t.Errorf("%s: the socket for IPv4 was opened anew", c.reason)
+				}
+				if tried := b.opened - before; tried > c.opened || tried == 0 != (c.opened == 0) {
+					t.Errorf("%s: IPv6 was opened %d times, want %d at most", c.reason, tried, c.opened)
+				}
+				b.ask(vip, 0)
+				if got := answers(b.take()); len(got) != 1 {
+					t.Errorf("%s: IPv4 was answered %d times", c.reason, len(got))
+				}
+				six := b.socket("eth0 IPv6")
+				if c.opened == 1 && (six == nil || six.link.LinkLocal != b.Current()[0].LinkLocal) {
+					t.Errorf("%s: IPv6 is not answered from the link's address", c.reason)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsRefusedIsCounted, whatever it is, and said once.
+func TestWhatIsRefusedIsCounted(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.claim(vip)
+		refused := <-b.eth0().refused
+		for range 3 {
+			refused("malformed", 2)
+		}
+		b.wantMetric("berth_l2_refused_frames_total", `{family="IPv4",link="eth0",why="malformed"} 6`)
+		b.wantMetric("berth_l2_refused_frames_total", `{family="IPv4",link="eth0",why="overflow"} 0`)
 	})
 }
 

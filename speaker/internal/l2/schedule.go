@@ -7,14 +7,14 @@ import (
 
 	"github.com/google/btree"
 	"golang.org/x/time/rate"
+
+	"github.com/berthlb/berth/internal/cluster"
 )
 
 const (
 	// framesPerSecond is how many gratuitous frames a link sends at most; framesAtOnce of them without a pause (rule L3).
 	framesPerSecond = 2000
 	framesAtOnce    = 100
-	// framesPerAnnouncement are the request form and the reply form.
-	framesPerAnnouncement = 2
 	// framesPerTurn is how many frames of allowance are waited for once it is used up, so that the goroutine behind does
 	// not wake for each.
 	framesPerTurn = 20
@@ -23,6 +23,18 @@ const (
 	// repetitions is how often an address is announced.
 	repetitions = 6
 )
+
+// framesOf is how many frames announce an address once: of ARP the request form and the reply form, of neighbour discovery
+// one.
+func framesOf(family cluster.Family) int {
+	if family == cluster.IPv4 {
+		return 2
+	}
+	return 1
+}
+
+// NewLimiter gives what keeps all announcements on a link below what rule L3 allows.
+func NewLimiter() *rate.Limiter { return rate.NewLimiter(framesPerSecond, framesAtOnce) }
 
 // offsets are the times of the announcements of an address, from the first (rule L3).
 func offsets() [repetitions]time.Duration {
@@ -41,7 +53,7 @@ type burst struct {
 	due     time.Time // when the next one is; the first is due at once
 }
 
-// Schedule says when one link announces which address: a pure step machine, with the time as an argument. It is not safe
+// Schedule says when one family on a link announces which address: a pure step machine, with the time as an argument. It is not safe
 // for concurrent use.
 //
 // First announcements go before repetitions: of 1,000 addresses gained at once the first frames of the last one leave
@@ -51,12 +63,13 @@ type Schedule struct {
 	first   *btree.BTreeG[*burst] // that wait for the first announcement, by order
 	again   *btree.BTreeG[*burst] // that wait for a repetition, by the time it is due
 	arrived uint64
+	frames  int // of an announcement
 	limiter *rate.Limiter
 	random  func() float64 // in [0, 1)
 }
 
-// NewSchedule gives an empty schedule.
-func NewSchedule(random func() float64) *Schedule {
+// NewSchedule gives an empty schedule for announcements of so many frames. It may share the limiter with others.
+func NewSchedule(frames int, limiter *rate.Limiter, random func() float64) *Schedule {
 	const degree = 16
 	return &Schedule{
 		bursts: map[netip.Addr]*burst{},
@@ -64,7 +77,8 @@ func NewSchedule(random func() float64) *Schedule {
 		again: btree.NewG(degree, func(a, b *burst) bool {
 			return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.order, b.order)) < 0
 		}),
-		limiter: rate.NewLimiter(framesPerSecond, framesAtOnce),
+		frames:  frames,
+		limiter: limiter,
 		random:  random,
 	}
 }
@@ -111,7 +125,7 @@ func (s *Schedule) drop(b *burst) {
 // it asks again.
 func (s *Schedule) Next(now time.Time) (address netip.Addr, ok bool) {
 	b, waits := s.front()
-	if !waits || b.due.After(now) || !s.limiter.AllowN(now, framesPerAnnouncement) {
+	if !waits || b.due.After(now) || !s.limiter.AllowN(now, s.frames) {
 		return netip.Addr{}, false
 	}
 	s.advance(b, now)
@@ -152,7 +166,7 @@ func (s *Schedule) Wake(now time.Time) (at time.Time, ok bool) {
 	if b.due.After(now) {
 		at = b.due
 	}
-	if s.limiter.TokensAt(at) >= framesPerAnnouncement {
+	if s.limiter.TokensAt(at) >= float64(s.frames) {
 		return at, true
 	}
 	missing := framesPerTurn - s.limiter.TokensAt(at)

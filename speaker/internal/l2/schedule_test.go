@@ -29,7 +29,7 @@ type stage struct {
 
 func newStage(random func() float64) *stage {
 	start := time.Unix(1_800_000_000, 0)
-	return &stage{schedule: l2.NewSchedule(random), start: start, now: start}
+	return &stage{schedule: l2.NewSchedule(2, l2.NewLimiter(), random), start: start, now: start}
 }
 
 // run plays that much time, as a goroutine with a timer does: it asks for everything due, then waits until Wake.

@@ -39,12 +39,11 @@ func newNode(tb testing.TB, ns *wiretest.Namespace) *node {
 	}
 	n.responder = l2.New(l2.Options{
 		Links: n.links, Metrics: n.metrics, Log: testr.NewWithInterface(tb, testr.Options{}),
-		Open: func(link cluster.Link) (l2.Receiver, l2.Sender, error) {
-			socket, err := wire.OpenARP(link)
-			if err != nil {
-				return nil, nil, err
+		Open: func(link cluster.Link, family cluster.Family) (l2.Socket, error) {
+			if family == cluster.IPv6 {
+				return wire.OpenNDP(link)
 			}
-			return socket, socket, nil
+			return wire.OpenARP(link)
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/berthlb/berth/internal/cluster"
 )
 
 const (
@@ -26,11 +28,12 @@ const (
 
 // Options are what Watcher and Gate work with.
 type Options struct {
-	Livez       string       // URL; empty: kube-proxy's default
-	Metrics     string       // URL; empty: kube-proxy's default
-	NodeAddress netip.Addr   // where the healthCheckNodePorts of this node answer
-	Client      *http.Client // nil: one that uses no proxy and waits for a second at most
-	Log         logr.Logger
+	Livez   string // URL; empty: kube-proxy's default
+	Metrics string // URL; empty: kube-proxy's default
+	// NodeAddresses are where the healthCheckNodePorts of this node answer, by family. In a family without one, metrics tell.
+	NodeAddresses map[cluster.Family]netip.Addr
+	Client        *http.Client // nil: one that uses no proxy and waits for a second at most
+	Log           logr.Logger
 }
 
 // complete fills in what is not set.

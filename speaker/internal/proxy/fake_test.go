@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/speaker/internal/proxy"
 )
 
@@ -23,7 +24,8 @@ type kubeProxy struct {
 	mu       sync.Mutex
 	livez    int            // status; 0: connection refused
 	metrics  bool           // answers
-	finished time.Time      // the last round of the IPv4 rules
+	family   cluster.Family // whose rounds these are; the other family's tell nothing good
+	finished time.Time      // the last round of its rules
 	queued   time.Time      // the last change of theirs
 	count    int            // of their rounds
 	spent    time.Duration  // on all of them
@@ -71,12 +73,13 @@ func (k *kubeProxy) text() string {
 			fmt.Fprintf(&b, "kubeproxy_sync_proxy_rules_%s_timestamp_seconds{ip_family=%q} %.9e\n", name, family, float64(at.UnixNano())/1e9)
 		}
 	}
-	line("last", "IPv4", k.finished)
-	line("last", "IPv6", time.Now().Add(time.Hour)) // of no concern
-	line("last_queued", "IPv4", k.queued)
-	line("last_queued", "IPv6", time.Now().Add(time.Hour))
+	ours, other := k.family.String(), (cluster.IPv4 + cluster.IPv6 - k.family).String()
+	line("last", ours, k.finished)
+	line("last", other, time.Now().Add(time.Hour)) // of no concern
+	line("last_queued", ours, k.queued)
+	line("last_queued", other, time.Now().Add(time.Hour))
 	b.WriteString("# TYPE kubeproxy_sync_proxy_rules_duration_seconds histogram\n")
-	for family, count := range map[string]int{"IPv4": k.count, "IPv6": 1000} {
+	for family, count := range map[string]int{ours: k.count, other: 1000} {
 		if count == 0 {
 			continue
 		}
@@ -112,9 +115,6 @@ func (k *kubeProxy) total() int {
 	return sum
 }
 
-// node is where health check ports answer.
-const node = "192.0.2.1"
-
 // bench is a kube-proxy that answers nothing yet, inside a bubble with a fake clock.
 type bench struct {
 	*kubeProxy
@@ -124,15 +124,33 @@ type bench struct {
 	stop    func()        // ends what runs
 }
 
-// inBubble runs a test with such a bench.
+// address is where the health check ports of the family answer.
+func (k *kubeProxy) address() netip.Addr { return nodeAddresses()[k.family] }
+
+func nodeAddresses() map[cluster.Family]netip.Addr {
+	return map[cluster.Family]netip.Addr{cluster.IPv4: netip.MustParseAddr("192.0.2.1"), cluster.IPv6: netip.MustParseAddr("2001:db8::1")}
+}
+
+// inBothFamilies runs a test with such a bench for IPv4, and with one for IPv6.
+func inBothFamilies(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	for _, family := range []cluster.Family{cluster.IPv4, cluster.IPv6} {
+		inBubble(t, func(b *bench) {
+			b.family = family
+			test(b)
+		})
+	}
+}
+
+// inBubble runs a test with such a bench, for IPv4.
 func inBubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := &kubeProxy{health: map[string]int{}, asked: map[string]int{}}
+		k := &kubeProxy{family: cluster.IPv4, health: map[string]int{}, asked: map[string]int{}}
 		b := &bench{
 			kubeProxy: k, t: t, woken: make(chan struct{}, 1000), stop: func() {},
 			options: proxy.Options{
-				NodeAddress: netip.MustParseAddr(node), Log: logr.Discard(),
+				NodeAddresses: nodeAddresses(), Log: logr.Discard(),
 				Client: &http.Client{Timeout: time.Second, Transport: k},
 			},
 		}

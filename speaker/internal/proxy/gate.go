@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/berthlb/berth/internal/cluster"
 )
 
 const (
@@ -25,6 +27,7 @@ const (
 // Item is one announcement that may have to wait.
 type Item struct {
 	Key             string // names it; the first sight of a key starts its clock
+	Family          cluster.Family
 	Local           bool   // externalTrafficPolicy Local
 	HealthCheckPort uint16 // the Service's healthCheckNodePort; 0 if it has none
 	Exempt          bool   // does not wait: fail-over, or announced before on this boot
@@ -47,12 +50,15 @@ type Gate struct {
 
 	mu     sync.Mutex // guards waits, what is in it, and rounds
 	waits  map[string]*wait
-	rounds rounds
+	rounds map[cluster.Family]*rounds
 }
 
 // NewGate gives a gate that knows no items.
 func NewGate(options Options) *Gate {
-	return &Gate{options: options.complete(), kick: make(chan struct{}, 1), waits: map[string]*wait{}}
+	return &Gate{
+		options: options.complete(), kick: make(chan struct{}, 1), waits: map[string]*wait{},
+		rounds: map[cluster.Family]*rounds{cluster.IPv4: {}, cluster.IPv6: {}},
+	}
 }
 
 // Update makes these the items. A key that is not among them is forgotten; if it comes again, its clock starts anew.
@@ -163,16 +169,18 @@ func (g *Gate) openLate(now time.Time) (opened bool) {
 func (g *Gate) take(a answers) (opened bool) {
 	if a.proxy {
 		g.mu.Lock()
-		g.rounds.add(a.syncs)
+		for family, of := range g.rounds {
+			of.add(a.syncs[family])
+		}
 		g.mu.Unlock()
 	}
 	return g.openIf(func(w *wait) bool {
 		status, answered := a.health[w.item.Key]
 		w.asked = w.asked || answered || a.proxy
-		if w.item.byHealth() {
+		if g.byHealth(w.item) {
 			return status == http.StatusOK
 		}
-		return a.proxy && g.rounds.include(w.first, a.at)
+		return a.proxy && g.rounds[w.item.Family].include(w.first, a.at)
 	})
 }
 
@@ -187,14 +195,16 @@ func (g *Gate) openIf(ready func(*wait) bool) (opened bool) {
 	return opened
 }
 
-// byHealth is true if the item's own health check port tells about it.
-func (i Item) byHealth() bool { return i.Local && i.HealthCheckPort != 0 }
+// byHealth is true if the item's own health check port tells about it. kube-proxy has one for each family.
+func (g *Gate) byHealth(item Item) bool {
+	return item.Local && item.HealthCheckPort != 0 && g.options.NodeAddresses[item.Family].IsValid()
+}
 
 // answers are what kube-proxy said to one round of questions.
 type answers struct {
 	at     time.Time // when they were asked
 	proxy  bool      // its metrics answered
-	syncs  syncs
+	syncs  map[cluster.Family]syncs
 	health map[string]int // HTTP status by key, of the health check ports that answered
 }
 
@@ -202,12 +212,15 @@ type answers struct {
 // sync has done, and whether there is a kube-proxy behind a port that does not answer.
 func (g *Gate) ask(ctx context.Context, list []question) answers {
 	a := answers{at: time.Now()}
-	bySyncs := func(q question) bool { return !q.byHealth() }
+	bySyncs := func(q question) bool { return !g.byHealth(q.Item) }
 	if slices.ContainsFunc(list, bySyncs) {
 		g.askMetrics(ctx, &a)
 	}
 	a.health = g.askPorts(ctx, list)
-	inDoubt := func(q question) bool { _, answered := a.health[q.Key]; return q.byHealth() && !answered && !q.asked }
+	inDoubt := func(q question) bool {
+		_, answered := a.health[q.Key]
+		return g.byHealth(q.Item) && !answered && !q.asked
+	}
 	if !a.proxy && slices.ContainsFunc(list, inDoubt) {
 		g.askMetrics(ctx, &a)
 	}
@@ -228,13 +241,13 @@ func (g *Gate) askPorts(ctx context.Context, list []question) map[string]int {
 		turns  = make(chan struct{}, asksAtOnce)
 	)
 	for _, item := range list {
-		if !item.byHealth() {
+		if !g.byHealth(item.Item) {
 			continue
 		}
 		turns <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-turns }()
-			url := fmt.Sprintf("http://%s/", netip.AddrPortFrom(g.options.NodeAddress, item.HealthCheckPort))
+			url := fmt.Sprintf("http://%s/", netip.AddrPortFrom(g.options.NodeAddresses[item.Family], item.HealthCheckPort))
 			if status, err := g.options.get(ctx, url, nil); err == nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/speaker/internal/proxy"
 )
 
@@ -28,10 +29,10 @@ type plan struct {
 
 func TestWhenTheGateOpens(t *testing.T) {
 	t.Parallel()
-	cluster, local := proxy.Item{Key: "a"}, proxy.Item{Key: "a", Local: true, HealthCheckPort: 32000}
+	anySort, local := proxy.Item{Key: "a"}, proxy.Item{Key: "a", Local: true, HealthCheckPort: 32000}
 	metrics := func(k *kubeProxy, _ time.Time) { k.metrics = true }
 	health := func(status int) func(*kubeProxy, time.Time) {
-		return func(k *kubeProxy, _ time.Time) { k.health[node+":32000"] = status }
+		return func(k *kubeProxy, _ time.Time) { k.health[netip.AddrPortFrom(k.address(), 32000).String()] = status }
 	}
 	// synced is a round of kube-proxy's from began to finished, after which the last change was queued at a time.
 	synced := func(queued, began, finished time.Duration) func(*kubeProxy, time.Time) {
@@ -69,22 +70,22 @@ func TestWhenTheGateOpens(t *testing.T) {
 			reason: "without a health check port the syncs tell", item: proxy.Item{Key: "a", Local: true}, want: 400 * ms,
 			plans: []plan{longAgo, {400 * ms, synced(100*ms, 350*ms, 390*ms)}},
 		},
-		"nobody to ask": {reason: "another proxy: 1.5 s", item: cluster, want: 1500 * ms},
+		"nobody to ask": {reason: "another proxy: 1.5 s", item: anySort, want: 1500 * ms},
 		"local, nobody": {reason: "another proxy without health check ports: 1.5 s", item: local, want: 1500 * ms},
 		"cluster, synced": {
-			reason: "a sync that began after the change was queued", item: cluster, want: 700 * ms,
+			reason: "a sync that began after the change was queued", item: anySort, want: 700 * ms,
 			plans: []plan{longAgo, {700 * ms, synced(100*ms, 200*ms, 690*ms)}},
 		},
 		"cluster, synced at once": {
-			reason: "it begins when the change is queued; another change may still be on its way for 300 ms", item: cluster, want: 300 * ms,
+			reason: "it begins when the change is queued; another change may still be on its way for 300 ms", item: anySort, want: 300 * ms,
 			plans: []plan{longAgo, {120 * ms, synced(20*ms, 20*ms, 110*ms)}},
 		},
 		"cluster, a sync was under way": {
-			reason: "one that began before the change was queued does not have it, when it finishes; the next does", item: cluster, want: 1400 * ms,
+			reason: "one that began before the change was queued does not have it, when it finishes; the next does", item: anySort, want: 1400 * ms,
 			plans: []plan{longAgo, {250 * ms, synced(20*ms, -30*ms, 240*ms)}, {1400 * ms, synced(20*ms, 1240*ms, 1390*ms)}},
 		},
 		"cluster, the next one fails": {
-			reason: "one that fails has nothing, and takes the changes with it", item: cluster, want: 2000 * ms,
+			reason: "one that fails has nothing, and takes the changes with it", item: anySort, want: 2000 * ms,
 			plans: []plan{
 				longAgo, {250 * ms, synced(20*ms, -30*ms, 240*ms)},
 				{1300 * ms, func(k *kubeProxy, _ time.Time) { k.count++; k.spent += 50 * ms }},
@@ -92,47 +93,48 @@ func TestWhenTheGateOpens(t *testing.T) {
 			},
 		},
 		"cluster, finished and not counted": {
-			reason: "it says that it is finished before it counts itself", item: cluster, want: 800 * ms,
+			reason: "it says that it is finished before it counts itself", item: anySort, want: 800 * ms,
 			plans: []plan{
 				longAgo, {700 * ms, func(k *kubeProxy, seen time.Time) { k.queued, k.finished = seen, seen.Add(690*ms) }},
 				{800 * ms, func(k *kubeProxy, _ time.Time) { k.count++; k.spent += 400 * ms }},
 			},
 		},
-		"cluster, old sync": {reason: "one from before says nothing", item: cluster, plans: []plan{longAgo}, want: 3000 * ms},
+		"cluster, old sync": {reason: "one from before says nothing", item: anySort, plans: []plan{longAgo}, want: 3000 * ms},
 		"cluster, never synced": {
-			reason: "kube-proxy has not synced at all", item: cluster, want: 3000 * ms, plans: []plan{{0, metrics}},
+			reason: "kube-proxy has not synced at all", item: anySort, want: 3000 * ms, plans: []plan{{0, metrics}},
 		},
 		"cluster, kube-proxy was faster": {
-			reason: "it was done before we asked: if the change had come in too late, the next sync would be done", item: cluster,
+			reason: "it was done before we asked: if the change had come in too late, the next sync would be done", item: anySort,
 			want: 1100*ms + 100*ms, plans: []plan{{0, synced(-200*ms, -200*ms, -100*ms)}},
 		},
 		"cluster, faster with another change": {
-			reason: "what it did before was something else: this change comes in now", item: cluster, want: 1200 * ms,
+			reason: "what it did before was something else: this change comes in now", item: anySort, want: 1200 * ms,
 			plans: []plan{{0, synced(-200*ms, -200*ms, -100*ms)}, {200 * ms, queued(150 * ms)}, {1200 * ms, synced(150*ms, 1050*ms, 1190*ms)}},
 		},
 		"cluster, others never rest": {
-			reason: "what comes in after the sync began is not ours: ours was heard of by then", item: cluster, want: 1500 * ms,
+			reason: "what comes in after the sync began is not ours: ours was heard of by then", item: anySort, want: 1500 * ms,
 			plans: []plan{
 				longAgo, {250 * ms, synced(200*ms, 150*ms, 240*ms)}, {1400 * ms, queued(1390 * ms)},
 				{1500 * ms, synced(1440*ms, 1240*ms, 1490*ms)},
 			},
 		},
 		"cluster, no sync ends": {
-			reason: "changes, and no sync: 3 s at most", item: cluster, want: 3000 * ms,
+			reason: "changes, and no sync: 3 s at most", item: anySort, want: 3000 * ms,
 			plans: []plan{longAgo, {100 * ms, queued(100 * ms)}, {2900 * ms, queued(2900 * ms)}},
 		},
 		"cluster, answers late": {
-			reason: "kube-proxy begins to answer after a second", item: cluster, want: 1600 * ms,
+			reason: "kube-proxy begins to answer after a second", item: anySort, want: 1600 * ms,
 			plans: []plan{{1000 * ms, metrics}, {1200 * ms, synced(100*ms, 0, 200*ms)}, {1600 * ms, synced(100*ms, 1300*ms, 1500*ms)}},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(b *bench) {
+			inBothFamilies(t, func(b *bench) {
 				g := proxy.NewGate(b.options)
 				b.run(g)
 				b.wantSilence("for nothing")
+				c.item.Family = b.family
 				opened := b.untilOpen(g, c.item, c.plans)
 				if opened < c.want || opened > c.want+60*ms {
 					t.Errorf("%s: opened after %s, want %s", c.reason, opened, c.want)
@@ -178,7 +180,7 @@ func TestAForgottenKeyBeginsAnew(t *testing.T) {
 		if g.Open("a") {
 			t.Error("a key nobody knows is open")
 		}
-		first, second := proxy.Item{Key: "a"}, proxy.Item{Key: "b"}
+		first, second := proxy.Item{Family: cluster.IPv4, Key: "a"}, proxy.Item{Family: cluster.IPv4, Key: "b"}
 		g.Update([]proxy.Item{first, second})
 		pass(1600 * ms)
 		if !g.Open("a") || !g.Open("b") {
@@ -209,7 +211,7 @@ func TestASlowProxyDelaysNobody(t *testing.T) {
 		b.run(g)
 		var items []proxy.Item
 		for i := range uint16(100) {
-			items = append(items, proxy.Item{Key: strconv.Itoa(int(i)), Local: i%2 == 0, HealthCheckPort: 32000 + i})
+			items = append(items, proxy.Item{Family: cluster.IPv4, Key: strconv.Itoa(int(i)), Local: i%2 == 0, HealthCheckPort: 32000 + i})
 		}
 		g.Update(items)
 		pass(3050 * ms)
@@ -227,8 +229,8 @@ func TestManyItemsAreAskedAboutInTurn(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		var items []proxy.Item
 		for i := range uint16(200) {
-			items = append(items, proxy.Item{Key: strconv.Itoa(int(i)), Local: true, HealthCheckPort: 32000 + i})
-			b.health[netip.AddrPortFrom(b.options.NodeAddress, 32000+i).String()] = http.StatusOK
+			items = append(items, proxy.Item{Family: cluster.IPv4, Key: strconv.Itoa(int(i)), Local: true, HealthCheckPort: 32000 + i})
+			b.health[netip.AddrPortFrom(b.options.NodeAddresses[cluster.IPv4], 32000+i).String()] = http.StatusOK
 		}
 		b.slow = 10 * ms
 		g := proxy.NewGate(b.options)
@@ -280,12 +282,13 @@ func TestOverHTTP(t *testing.T) {
 	}))
 	t.Cleanup(metrics.Close)
 	g := proxy.NewGate(proxy.Options{
-		Metrics: metrics.URL + "/metrics", NodeAddress: netip.MustParseAddr(strings.Trim(parsed.Hostname(), "[]")), Log: logr.Discard(),
+		Metrics: metrics.URL + "/metrics", Log: logr.Discard(),
+		NodeAddresses: map[cluster.Family]netip.Addr{cluster.IPv4: netip.MustParseAddr(strings.Trim(parsed.Hostname(), "[]"))},
 	})
 	opened := make(chan struct{}, 10)
 	done := make(chan error, 1)
 	go func() { done <- g.Run(t.Context(), func() { opened <- struct{}{} }) }()
-	items := []proxy.Item{{Key: "local", Local: true, HealthCheckPort: uint16(port)}, {Key: "cluster"}}
+	items := []proxy.Item{{Family: cluster.IPv4, Key: "local", Local: true, HealthCheckPort: uint16(port)}, {Family: cluster.IPv4, Key: "cluster"}}
 	g.Update(items)
 	began := time.Now()
 	for !g.Open("local") || !g.Open("cluster") {

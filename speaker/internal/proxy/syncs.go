@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berthlb/berth/internal/cluster"
 )
 
 // syncs are what kube-proxy's metrics tell about its work, by this node's wall clock; zero what they do not tell.
@@ -23,35 +25,42 @@ type syncs struct {
 }
 
 // readSyncs finds them among kube-proxy's metrics (pkg/proxy/metrics in Kubernetes). Since Kubernetes 1.32 each family has
-// its own; a change of one family does not make the other sync, so the family has to be the right one. Only IPv4 is
-// announced so far. Where there is no such label the value holds for all.
+// its own; a change of one family does not make the other sync, so the family has to be the right one. Where there is no
+// such label the value holds for both.
 //
 // The numbers of pending changes are no use: the two families overwrite each other's.
-func readSyncs(metrics io.Reader) syncs {
+func readSyncs(metrics io.Reader) map[cluster.Family]syncs {
+	found := map[cluster.Family]syncs{}
+	lines := bufio.NewScanner(metrics)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, labels, value := splitSample(lines.Text())
+		for _, family := range []cluster.Family{cluster.IPv4, cluster.IPv6} {
+			if labels == "" || strings.Contains(labels, `ip_family="`+family.String()+`"`) {
+				found[family] = found[family].with(name, value)
+			}
+		}
+	}
+	return found
+}
+
+// with is the same with one more metric read.
+func (s syncs) with(name, value string) syncs {
 	const (
 		finished = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 		queued   = "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds"
 		count    = "kubeproxy_sync_proxy_rules_duration_seconds_count"
 		spent    = "kubeproxy_sync_proxy_rules_duration_seconds_sum"
 	)
-	var s syncs
-	lines := bufio.NewScanner(metrics)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		name, labels, value := splitSample(lines.Text())
-		if labels != "" && !strings.Contains(labels, `ip_family="IPv4"`) {
-			continue
-		}
-		switch name {
-		case finished:
-			s.finished = timeOf(value)
-		case queued:
-			s.queued = timeOf(value)
-		case count:
-			s.count = positive(value)
-		case spent:
-			s.spent = time.Duration(positive(value) * float64(time.Second))
-		}
+	switch name {
+	case finished:
+		s.finished = timeOf(value)
+	case queued:
+		s.queued = timeOf(value)
+	case count:
+		s.count = positive(value)
+	case spent:
+		s.spent = time.Duration(positive(value) * float64(time.Second))
 	}
 	return s
 }

@@ -20,7 +20,8 @@ type Socket interface {
 	// Ask asks the host with that hardware address for an address, from one of ours.
 	Ask(to [6]byte, from, address netip.Addr) error
 	// Listen calls heard for every frame from one of those addresses until the socket is closed, or cannot hear any more.
-	Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time)) error
+	// refused is told of frames that are of no use.
+	Listen(heard func(sender [6]byte, source, target netip.Addr, at time.Time), refused func(why string, frames int)) error
 	Close() error
 }
 
@@ -89,7 +90,8 @@ func (p *prober) serve(link int, addresses []netip.Addr) error {
 // hear hands on what a link hears.
 func (p *prober) hear(link int, socket *probing) {
 	defer close(socket.ended)
-	err := socket.Listen(func(sender [6]byte, source, _ netip.Addr, _ time.Time) { p.answered(link, source, sender) })
+	err := socket.Listen(func(sender [6]byte, source, _ netip.Addr, _ time.Time) { p.answered(link, source, sender) },
+		func(string, int) {})
 	if err != nil {
 		p.log.V(1).Info("hearing what kernels answer has ended", "link", link, "error", err.Error())
 	}

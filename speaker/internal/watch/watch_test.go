@@ -43,7 +43,7 @@ func (k *kernel) Ask(to [6]byte, _, address netip.Addr) error {
 	return nil
 }
 
-func (k *kernel) Listen(heard func([6]byte, netip.Addr, netip.Addr, time.Time)) error {
+func (k *kernel) Listen(heard func([6]byte, netip.Addr, netip.Addr, time.Time), _ func(string, int)) error {
 	for address := range k.heard {
 		heard(k.mac, address, netip.Addr{}, time.Now())
 	}

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,11 +29,10 @@ type heard struct {
 // listener is a socket on a link whose other end is a tap.
 type listener struct {
 	*wire.ARPSocket
-	heard chan heard
-	ended chan error
-	tap   *wiretest.Tap
-	ns    *wiretest.Namespace
-	link  cluster.Link
+	ears
+	tap  *wiretest.Tap
+	ns   *wiretest.Namespace
+	link cluster.Link
 }
 
 func listen(t *testing.T) *listener {
@@ -41,26 +41,68 @@ func listen(t *testing.T) *listener {
 	wiretest.Pair(a, "eth0", b, "peer0")
 	f := follow(t, a)
 	f.await("eth0 is there", f.has("eth0"))
-	l := &listener{heard: make(chan heard, 10), ended: make(chan error, 1), tap: b.Tap("peer0"), ns: a, link: f.Current()[0]}
+	l := &listener{ears: newEars(t), tap: b.Tap("peer0"), ns: a, link: f.Current()[0]}
 	a.Do(func() (err error) {
 		l.ARPSocket, err = wire.OpenARP(l.link)
 		return err
 	})
 	a.Go(func() error {
 		l.ended <- l.Listen(func(sender [6]byte, source, target netip.Addr, at time.Time) {
-			l.heard <- heard{sender, source, target, time.Since(at)}
-		})
+			l.hear(heard{sender, source, target, time.Since(at)})
+		}, l.count)
 		return nil
 	})
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
+// ears keep what a socket hears.
+type ears struct {
+	heard chan heard
+	ended chan error
+	over  chan struct{} // closed when the test has ended
+
+	mu      *sync.Mutex
+	refused map[string]int
+}
+
+func newEars(t *testing.T) ears {
+	t.Helper()
+	e := ears{
+		heard: make(chan heard, 10), ended: make(chan error, 1), over: make(chan struct{}),
+		mu: &sync.Mutex{}, refused: map[string]int{},
+	}
+	t.Cleanup(func() { close(e.over) })
+	return e
+}
+
+// hear keeps what is heard. It blocks while there is no room.
+func (e *ears) hear(one heard) {
+	select {
+	case e.heard <- one:
+	case <-e.over:
+	}
+}
+
+// count counts what was refused.
+func (e *ears) count(why string, frames int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refused[why] += frames
+}
+
+// counted is how many frames were refused.
+func (e *ears) counted(why string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.refused[why]
+}
+
 // next is what is heard next.
-func (l *listener) next(t *testing.T) heard {
+func (e *ears) next(t *testing.T) heard {
 	t.Helper()
 	select {
-	case h := <-l.heard:
+	case h := <-e.heard:
 		return h
 	case <-time.After(2 * time.Second):
 		t.Fatal("nothing is heard")
@@ -85,7 +127,11 @@ func TestWhatASocketHears(t *testing.T) {
 	reply := claim
 	reply.SenderIP, reply.TargetIP = client, vip // somebody answers us: no request, and no claim of ours
 
+	ofNobody := claim // a hardware address that an answer would reach everybody by
+	ofNobody.Operation, ofNobody.SenderIP, ofNobody.SenderMAC, ofNobody.TargetIP = arp.OperationRequest, client, wiretest.Broadcast(), vip
+
 	l.tap.Send(reply)
+	l.tap.Send(ofNobody)
 	l.tap.Ask(client, vip.Next())
 	l.tap.Ask(client, vip)
 	l.tap.Send(claim)
@@ -106,6 +152,9 @@ func TestWhatASocketHears(t *testing.T) {
 		if diff := cmp.Diff(w, got, cmp.AllowUnexported(heard{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			t.Errorf("frame %d (-want +got):\n%s", i, diff)
 		}
+	}
+	if count := l.counted("malformed"); count != 1 {
+		t.Errorf("%d frames were refused, want the one from a broadcast address", count)
 	}
 }
 
@@ -238,4 +287,24 @@ func TestAFrameThatWaitedIsOld(t *testing.T) {
 		}
 	}
 	t.Errorf("a frame that waited in the kernel for 300 ms is %s old", last.age)
+}
+
+// TestWhatIsLostIsCounted has more frames wait than the socket has room for.
+func TestWhatIsLostIsCounted(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	if err := l.Watch([]netip.Addr{vip}); err != nil {
+		t.Fatal(err)
+	}
+	const sent = 5000
+	for range sent { // the callback blocks after the first few
+		l.tap.Ask(client, vip)
+	}
+	for range 100 {
+		l.next(t)
+	}
+	l.tap.Ask(client, vip) // the kernel says with this one how many it had to throw away before
+	for heard := 100; heard+l.counted("overflow") < sent+1; heard++ {
+		l.next(t)
+	}
 }

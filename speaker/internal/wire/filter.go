@@ -28,23 +28,46 @@ const (
 	operationAsk    = 1
 )
 
+// Offsets in an Ethernet frame that carries neighbour discovery (RFC 8200, section 3; RFC 4861, sections 4.3 and 4.4), in
+// bytes.
+const (
+	offEthernetSource = 6
+	offEtherType      = 12
+	endEthernet       = 14
+	offPayloadLength  = 18
+	offNextHeader     = 20 // and the hop limit in the byte behind it
+	offSource         = 22
+	offDestination    = 38
+	endIPv6           = 54
+	offType           = 54 // and the code in the byte behind it
+	endTarget         = 78
+	// offTail is where the last 32 bits of an address begin.
+	offTail = 12
+)
+
+// Values expected there.
+const (
+	icmpv6FromHere = 58<<8 | 255 // ICMPv6 that no router has passed on (RFC 4861, section 7.1)
+	solicitation   = 135 << 8    // with the code 0
+	advertisement  = 136 << 8
+)
+
 // maxSpans is how many spans of addresses a filter tells apart. Each takes up to six instructions in each of two trees,
 // and the kernel takes 4,096 (BPF_MAXINSNS).
 const maxSpans = 300
 
-// span is a range of IPv4 addresses, both ends included.
+// span is a range of the last 32 bits of addresses, both ends included: all of an IPv4 address. Of IPv6 addresses those
+// tell apart what is on one link, as good as always.
 type span struct{ from, to uint32 }
 
-// spansOf are the addresses as spans, sorted, adjoining ones joined; IPv6 addresses are left out. If there are more than
-// most, the closest are joined until there are not: the filter then lets some addresses through that nobody asked for,
-// which costs time but is harmless, because whoever receives looks each one up again.
+// spansOf are the addresses, of one family, as spans, sorted, adjoining ones joined. If there are more than most, the
+// closest are joined until there are not: the filter then lets some addresses through that nobody asked for, which costs
+// time but is harmless, because whoever receives looks each one up again.
 func spansOf(addresses []netip.Addr, most int) []span {
-	var all []uint32
+	all := make([]uint32, 0, len(addresses))
 	for _, address := range addresses {
-		if address.Is4() {
-			four := address.As4()
-			all = append(all, binary.BigEndian.Uint32(four[:]))
-		}
+		bytes := address.As16()
+		all = append(all, binary.BigEndian.Uint32(bytes[offTail:]))
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
@@ -97,7 +120,15 @@ func coarser(spans []span, most int) []span {
 //
 // and that was sent to this host or to all. Everything else costs us nothing. A link in promiscuous mode, or with VLANs
 // that no link of ours takes, shows frames for others as well: those the kernel marks PACKET_OTHERHOST.
-func filter(spans []span) []bpf.Instruction {
+func filter(spans []span) []bpf.Instruction { return forUs(spans, choose) }
+
+// filterND is the same for neighbour discovery: solicitations that ask for one of the addresses or are sent from one, and
+// advertisements of one.
+func filterND(spans []span) []bpf.Instruction { return forUs(spans, chooseND) }
+
+// forUs is a program that lets nothing pass that was sent to another host, and leaves the rest to the one for the frame's
+// own bytes.
+func forUs(spans []span, choose func([]span) []bpf.Instruction) []bpf.Instruction {
 	if len(spans) == 0 {
 		return []bpf.Instruction{verdict(drop)}
 	}
@@ -109,7 +140,7 @@ func filter(spans []span) []bpf.Instruction {
 	return append(prelude, choose(spans)...)
 }
 
-// choose is the part of the filter that looks at the frame's own bytes.
+// choose is the part of the filter for ARP that looks at the frame's own bytes.
 func choose(spans []span) []bpf.Instruction {
 	members := search(spans)
 	program := []bpf.Instruction{
@@ -126,6 +157,31 @@ func choose(spans []span) []bpf.Instruction {
 	}
 	program = append(program, members...)
 	program = append(program, bpf.LoadAbsolute{Off: offSenderIP, Size: 4})
+	program = append(program, members...)
+	return append(program, verdict(drop))
+}
+
+// chooseND is the part of the filter for neighbour discovery that looks at the frame's own bytes. What has other headers
+// before ICMPv6 is dropped: no host sends that.
+func chooseND(spans []span) []bpf.Instruction {
+	members := search(spans)
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offNextHeader, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: icmpv6FromHere, SkipTrue: 1},
+		verdict(drop),
+		bpf.LoadAbsolute{Off: offType, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: solicitation, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: advertisement, SkipTrue: 1},
+		verdict(drop),
+		bpf.LoadAbsolute{Off: endTarget - 4, Size: 4},
+	}
+	program = append(program, members...)
+	program = append(program,
+		bpf.LoadAbsolute{Off: offType, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: solicitation, SkipTrue: 1},
+		verdict(drop),
+		bpf.LoadAbsolute{Off: offSource + offTail, Size: 4},
+	)
 	program = append(program, members...)
 	return append(program, verdict(drop))
 }

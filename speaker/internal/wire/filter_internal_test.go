@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/arp"
+	"github.com/mdlayher/ndp"
 )
 
 func addressesOf(texts ...string) []netip.Addr {
@@ -39,8 +41,8 @@ func TestSpans(t *testing.T) {
 			addresses: addressesOf("192.0.2.1", "192.0.2.1"), want: []string{"192.0.2.1-192.0.2.1"},
 		},
 		"IPv6": {
-			reason: "IPv6 is not for ARP", most: 3,
-			addresses: addressesOf("2001:db8::1", "192.0.2.1"), want: []string{"192.0.2.1-192.0.2.1"},
+			reason: "of IPv6 addresses the last 32 bits count", most: 3,
+			addresses: addressesOf("2001:db8::c000:201", "2001:db8:7::c000:202"), want: []string{"192.0.2.1-192.0.2.2"},
 		},
 		"too many": {
 			reason: "the closest are joined", most: 2,
@@ -184,6 +186,44 @@ func TestFilterRefusesOtherForms(t *testing.T) {
 	}
 }
 
+// TestFilterOfNDPAgainstASet is the same for neighbour discovery.
+func TestFilterOfNDPAgainstASet(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		base := rapid.SampledFrom([]uint32{0, 1 << 31, 1<<32 - 3000}).Draw(t, "base")
+		some := rapid.Custom(func(t *rapid.T) netip.Addr {
+			address := [16]byte{0x20, 1, 0xd, 0xb8}
+			binary.BigEndian.PutUint32(address[12:], rapid.Uint32Range(base, base+2000).Draw(t, "last"))
+			return netip.AddrFrom16(address)
+		})
+		list := rapid.SliceOfN(some, 1, 600).Draw(t, "watched")
+		vm, err := bpf.NewVM(chooseND(spansOf(list, 1000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			source, target := some.Draw(t, "source"), some.Draw(t, "target")
+			asks := rapid.Bool().Draw(t, "asks")
+			var message ndp.Message = &ndp.NeighborAdvertisement{TargetAddress: target}
+			if asks {
+				message = &ndp.NeighborSolicitation{TargetAddress: target}
+			}
+			raw, err := frameND(message, party{[6]byte{2, 1}, source}, party{[6]byte{2, 9}, netip.IPv6LinkLocalAllNodes()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := vm.Run(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Contains(list, target) || asks && slices.Contains(list, source)
+			if (got > 0) != want {
+				t.Fatalf("asks %v from %s for %s: passed %v, want %v", asks, source, target, got > 0, want)
+			}
+		}
+	})
+}
+
 // FuzzParse feeds anything to what reads frames: it does not panic, and agrees with the filter about the form.
 func FuzzParse(f *testing.F) {
 	bytes, err := frameOf(arp.OperationRequest, party{[6]byte{2, 1}, number(1)}, party{[6]byte{}, number(2)}, [6]byte{2, 9})
@@ -206,8 +246,64 @@ func FuzzParse(f *testing.F) {
 		if ok && !sender.address.Is4() || target.IsValid() && !target.Is4() {
 			t.Fatalf("read %v and %v", sender, target)
 		}
-		if len(bytes) >= frameLength && (passes > 0) != ok {
+		if want := passes > 0 && isHost(sender.mac); len(bytes) >= frameLength && want != ok {
 			t.Fatalf("the filter passes %d bytes of a frame that was read: %v", passes, ok)
+		}
+	})
+}
+
+// FuzzParseND does the same for neighbour discovery: what is read has passed the filter, and is of a host about one.
+func FuzzParseND(f *testing.F) {
+	us, them := party{[6]byte{2, 1}, netip.MustParseAddr("2001:db8::1")}, party{[6]byte{2, 9}, netip.MustParseAddr("2001:db8::9")}
+	for _, message := range []ndp.Message{
+		&ndp.NeighborSolicitation{TargetAddress: them.address},
+		&ndp.NeighborSolicitation{TargetAddress: them.address, Options: []ndp.Option{
+			ndp.NewNonce(), &ndp.LinkLayerAddress{Direction: ndp.Source, Addr: us.mac[:]},
+		}},
+		&ndp.NeighborAdvertisement{TargetAddress: us.address, Override: true},
+		&ndp.RouterSolicitation{},
+	} {
+		bytes, err := frameND(message, us, them)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes)
+		f.Add(bytes[:len(bytes)-1])
+	}
+	all, err := bpf.NewVM(chooseND([]span{{0, 1<<32 - 1}}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		if len(bytes) >= endTarget { // nobody but us writes right checksums by chance
+			length := min(int(binary.BigEndian.Uint16(bytes[offPayloadLength:])), len(bytes)-endIPv6)
+			bytes[56], bytes[57] = 0, 0
+			from, to := netip.AddrFrom16([16]byte(bytes[offSource:])), netip.AddrFrom16([16]byte(bytes[offDestination:]))
+			binary.BigEndian.PutUint16(bytes[56:], checksum(from, to, bytes[endIPv6:endIPv6+max(length, 4)]))
+		}
+		sender, target, ok := parseND(bytes)
+		passes, err := all.Run(bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok && (passes == 0 || !isHost(sender.mac) || !sender.address.Is6() || target.IsValid() && !isUnicast(target)) {
+			t.Fatalf("read %v and %v, the filter passes %d bytes", sender, target, passes)
+		}
+		if !ok && (target.IsValid() || sender != (party{})) {
+			t.Fatalf("refused, and yet there are %v and %v", sender, target)
+		}
+	})
+}
+
+// FuzzReception feeds anything to what reads the kernel's control messages: it does not panic, and a time that it gives is
+// one.
+func FuzzReception(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint32(
+		binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint64(nil, 32), unix.SOL_SOCKET), unix.SO_TIMESTAMPNS), 1))
+	f.Fuzz(func(t *testing.T, control []byte) {
+		if about, err := receptionOf(control); err == nil && about.at.IsZero() {
+			t.Fatal("no time, and no error")
 		}
 	})
 }
@@ -229,5 +325,12 @@ func TestTheLargestFilterFits(t *testing.T) {
 	}
 	if len(program) > 4096 {
 		t.Errorf("the program has %d instructions, the kernel takes 4,096", len(program))
+	}
+	program, err = bpf.Assemble(filterND(spans))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(program) > 4096 {
+		t.Errorf("that for neighbour discovery has %d instructions", len(program))
 	}
 }

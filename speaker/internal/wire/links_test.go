@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	"github.com/vishvananda/netlink"
 
 	"github.com/berthlb/berth/internal/cluster"
 	"github.com/berthlb/berth/speaker/internal/wire"
@@ -95,6 +96,111 @@ func TestLinksFollowTheKernel(t *testing.T) {
 	f.await("both are back", f.has("eth0", "eth1"))
 	a.Delete("eth1")
 	f.await("eth1 is deleted", f.has("eth0"))
+}
+
+// TestLinkLocalAddresses is F69 as far as links go: an address that is tentative, a duplicate or gone is none.
+func TestLinkLocalAddresses(t *testing.T) {
+	t.Parallel()
+	a, b := wiretest.NewNamespace(t), wiretest.NewNamespace(t)
+	b.WithoutDAD()
+	wiretest.Pair(a, "eth0", b, "peer0")
+	f := follow(t, a)
+	f.await("eth0 is there", f.has("eth0"))
+	usable := func() bool { return len(f.Current()) == 1 && f.Current()[0].LinkLocal.IsValid() }
+	if usable() {
+		t.Error("an address that is tentative counts as usable")
+	}
+	f.await("eth0's address has been found to be its own", usable)
+	if got, want := f.Current()[0].LinkLocal, a.LinkLocal("eth0"); got != want {
+		t.Errorf("eth0 has %s, read %s", want, got)
+	}
+
+	before := f.Epoch()
+	a.Set("net/ipv6/conf/eth0/disable_ipv6", "1")
+	f.await("IPv6 is off", func() bool { return !usable() && f.Epoch() > before })
+	b.AddAddress("peer0", netip.MustParsePrefix("fe80::dead/64"))
+	a.Set("net/ipv6/conf/eth0/addr_gen_mode", "1") // no address by itself
+	a.Set("net/ipv6/conf/eth0/disable_ipv6", "0")
+	a.AddAddress("eth0", netip.MustParsePrefix("fe80::dead/64"))
+	a.AddAddress("eth0", netip.MustParsePrefix("fe80::f00d/64"))
+	f.await("the address that nobody else has is usable", usable)
+	if got := f.Current()[0].LinkLocal; got != netip.MustParseAddr("fe80::f00d") {
+		t.Errorf("a duplicate counts as usable: %s", got)
+	}
+}
+
+// TestKindsOfLinks is F62: what stands for other links, or on another, is followed as they are (rule L2); what is part of
+// another is not.
+func TestKindsOfLinks(t *testing.T) {
+	t.Parallel()
+	on := func(a *wiretest.Namespace, name string) netlink.LinkAttrs {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name, attributes.ParentIndex = name, a.Index("eth0")
+		return attributes
+	}
+	cases := map[string]struct {
+		reason string
+		make   func(a *wiretest.Namespace)
+		want   []string
+	}{
+		"VLAN": {
+			reason: "a VLAN is a link beside its parent", want: []string{"eth0", "eth0.7", "eth1"},
+			make: func(a *wiretest.Namespace) {
+				a.Add("802.1Q", &netlink.Vlan{LinkAttrs: on(a, "eth0.7"), VlanId: 7})
+			},
+		},
+		"macvlan": {
+			reason: "so is a macvlan", want: []string{"eth0", "eth1", "mac0"},
+			make: func(a *wiretest.Namespace) {
+				a.Add("macvlan", &netlink.Macvlan{LinkAttrs: on(a, "mac0"), Mode: netlink.MACVLAN_MODE_BRIDGE})
+			},
+		},
+		"bond": {
+			reason: "a bond speaks for its parts", want: []string{"bond0"},
+			make: func(a *wiretest.Namespace) {
+				bond := netlink.NewLinkBond(netlink.NewLinkAttrs())
+				bond.Name, bond.Mode = "bond0", netlink.BOND_MODE_ACTIVE_BACKUP
+				a.Add("bonding", bond)
+				for _, part := range []string{"eth0", "eth1"} {
+					a.Down(part)
+					a.Enslave(part, "bond0")
+					a.Up(part)
+				}
+			},
+		},
+		"bridge": {
+			reason: "so does a bridge", want: []string{"br0"},
+			make: func(a *wiretest.Namespace) { a.Bridge("br0", "eth0", "eth1") },
+		},
+		"renamed": {
+			reason: "a link is known by the name it has now", want: []string{"eth1", "lan0"},
+			make: func(a *wiretest.Namespace) { a.Down("eth0"); a.Rename("eth0", "lan0"); a.Up("lan0") },
+		},
+		"renamed to a pod's": {
+			reason: "one with a pod's name is left out", want: []string{"eth1"},
+			make: func(a *wiretest.Namespace) { a.Down("eth0"); a.Rename("eth0", "cali0"); a.Up("cali0") },
+		},
+		"tunnel": {
+			reason: "what is no Ethernet is none", want: []string{"eth0", "eth1"},
+			make: func(a *wiretest.Namespace) {
+				attributes := netlink.NewLinkAttrs()
+				attributes.Name = "tun9"
+				a.Add("tun", &netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TUN})
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := wiretest.NewNamespace(t), wiretest.NewNamespace(t)
+			wiretest.Pair(a, "eth0", b, "peer0")
+			wiretest.Pair(a, "eth1", b, "peer1")
+			f := follow(t, a)
+			f.await("both are there", f.has("eth0", "eth1"))
+			c.make(a)
+			f.await(c.reason, f.has(c.want...))
+		})
+	}
 }
 
 func TestEnslavedLinks(t *testing.T) {

@@ -115,17 +115,25 @@ func (t *table) usable(index int) (cluster.Link, bool) {
 	}
 	link := cluster.Link{Name: d.name, Index: d.index, MAC: [6]byte(d.mac)}
 	for address := range t.addresses[index] {
-		link.IPv4 = link.IPv4 || address.Addr().Is4()
-		link.Subnets = append(link.Subnets, address.Masked())
-		if address.Addr().Is4() {
-			link.Addresses = append(link.Addresses, address.Addr())
-		}
+		note(&link, address)
 	}
 	slices.SortFunc(link.Addresses, netip.Addr.Compare)
 	link.Addresses = slices.Compact(link.Addresses)
 	slices.SortFunc(link.Subnets, netip.Prefix.Compare)
 	link.Subnets = slices.Compact(link.Subnets)
 	return link, true
+}
+
+// note has a link have an address. Of several link-local ones it is always the same that it is answered from.
+func note(link *cluster.Link, address netip.Prefix) {
+	link.Subnets = append(link.Subnets, address.Masked())
+	switch a := address.Addr(); {
+	case a.Is4():
+		link.IPv4 = true
+		link.Addresses = append(link.Addresses, a)
+	case a.IsLinkLocalUnicast() && (!link.LinkLocal.IsValid() || a.Less(link.LinkLocal)):
+		link.LinkLocal = a
+	}
 }
 
 // links are all usable links, sorted by name.

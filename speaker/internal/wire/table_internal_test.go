@@ -64,7 +64,7 @@ func TestLinksAreSortedAndComplete(t *testing.T) {
 	table := newTable(exclude())
 	table.setDevice(good("eth1", 1))
 	table.setDevice(good("eth0", 2))
-	for _, text := range []string{"192.0.2.7/24", "2001:db8::7/64", "192.0.2.8/24", "198.51.100.1/24"} {
+	for _, text := range []string{"192.0.2.7/24", "2001:db8::7/64", "fe80::9/64", "fe80::7/64", "fe80::8/64", "fe80::a/64", "fe80::b/64", "fe80::c/64", "192.0.2.8/24", "198.51.100.1/24"} {
 		table.setAddress(2, netip.MustParsePrefix(text))
 	}
 	table.setAddress(1, netip.MustParsePrefix("2001:db8::9/64"))
@@ -73,7 +73,9 @@ func TestLinksAreSortedAndComplete(t *testing.T) {
 			Name: "eth0", Index: 2, MAC: [6]byte{2, 0, 0, 0, 0, 2}, IPv4: true,
 			Subnets: []netip.Prefix{
 				netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8::/64"),
+				netip.MustParsePrefix("fe80::/64"),
 			},
+			LinkLocal: netip.MustParseAddr("fe80::7"), // of several always the same
 			Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8"), netip.MustParseAddr("198.51.100.1")},
 		},
 		{Name: "eth1", Index: 1, MAC: [6]byte{2, 0, 0, 0, 0, 1}, Subnets: []netip.Prefix{netip.MustParsePrefix("2001:db8::/64")}},

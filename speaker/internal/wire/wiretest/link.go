@@ -1,11 +1,13 @@
 package wiretest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Pair joins two namespaces by a veth pair, a in one and b in the other, both up.
@@ -49,6 +51,63 @@ func (n *Namespace) AddAddress(link string, address netip.Prefix) {
 func (n *Namespace) DropAddress(link string, address netip.Prefix) {
 	n.t.Helper()
 	n.change(link, func(l netlink.Link) error { return netlink.AddrDel(l, addressOf(address)) })
+}
+
+// addresses calls with each IPv6 address of a link.
+func (n *Namespace) addresses(link string, with func(netip.Addr)) {
+	n.t.Helper()
+	n.change(link, func(l netlink.Link) error {
+		list, err := netlink.AddrList(l, netlink.FAMILY_V6)
+		if err != nil {
+			return fmt.Errorf("list addresses: %w", err)
+		}
+		for _, each := range list {
+			if address, ok := netip.AddrFromSlice(each.IP); ok {
+				with(address)
+			}
+		}
+		return nil
+	})
+}
+
+// Rename gives a link another name.
+func (n *Namespace) Rename(link, name string) {
+	n.t.Helper()
+	n.change(link, func(l netlink.Link) error { return netlink.LinkSetName(l, name) })
+}
+
+// Add makes a link that has to do with others, up. The test is skipped, with a sentence, where the kernel lacks its kind.
+func (n *Namespace) Add(kind string, link netlink.Link) {
+	n.t.Helper()
+	var missing bool
+	n.Do(func() error {
+		err := netlink.LinkAdd(link)
+		missing = errors.Is(err, unix.EOPNOTSUPP)
+		if err != nil && !missing {
+			return fmt.Errorf("add link %s: %w", link.Attrs().Name, err)
+		}
+		return nil
+	})
+	if missing {
+		n.t.Skipf("needs a kernel with %s: this one cannot make such links", kind)
+	}
+	n.Up(link.Attrs().Name)
+}
+
+// Index is a link's index.
+func (n *Namespace) Index(link string) (index int) {
+	n.t.Helper()
+	n.change(link, func(l netlink.Link) error {
+		index = l.Attrs().Index
+		return nil
+	})
+	return index
+}
+
+// Enslave makes a link part of another: a bond, bridge or team.
+func (n *Namespace) Enslave(link, master string) {
+	n.t.Helper()
+	n.change(link, func(l netlink.Link) error { return netlink.LinkSetMasterByIndex(l, n.Index(master)) })
 }
 
 // Bridge makes a bridge, up, with those links as ports.

@@ -1,5 +1,5 @@
-// Package wiretest gives tests network namespaces of their own, veth pairs between them, and a tap that sees every ARP
-// frame on a link. Everything is gone when the test ends.
+// Package wiretest gives tests network namespaces of their own, veth pairs between them, and taps that see every
+// frame of ARP or neighbour discovery on a link. Everything is gone when the test ends.
 package wiretest
 
 import (
