@@ -107,6 +107,32 @@ func TestA14ForeignAddressIsLeftAlone(t *testing.T) {
 	expectWord(t, b, "a", reason.Allocated)
 }
 
+// TestP5NobodyLosesAnAddressToAForeignOne: another program writes an address into a status that a Service holds by our hand, and
+// that Berth would not give to the other, since its pool is not open to it or is gone.
+func TestP5NobodyLosesAnAddressToAForeignOne(t *testing.T) {
+	t.Parallel()
+	closed := pool("closed", "192.0.2.10")
+	closed.Namespaces = []string{"shop"}
+	elsewhere := func(s *cluster.Service) { s.Name.Namespace = "blog" }
+	for name, pools := range map[string][]*cluster.Pool{
+		"the pool is not open": {closed, pool("public", "192.0.2.20")}, "the pool is gone": {pool("public", "192.0.2.20")},
+	} {
+		holder := service("holder", 5, holding("closed", "192.0.2.10"))
+		b := newBench(pools...)
+		b.start(holder)
+		b.put(service("theirs", 1, elsewhere, found("192.0.2.10")))
+		b.change("holder", func(s *cluster.Service) { s.Labels = map[string]string{"any": "edit"} })
+		want := map[string]string{"holder": "192.0.2.10", "theirs": "192.0.2.10"}
+		expect(t, b, want)
+		if why := b.why("holder"); why.Word != reason.Allocated && why.Word != reason.OutOfPool {
+			t.Errorf("%s: %v", name, why)
+		}
+		again := newBench(pools...)
+		again.start(service("theirs", 1, elsewhere, found("192.0.2.10")), holder)
+		expect(t, again, want)
+	}
+}
+
 // TestA14NodeAddressesAreForeign: other load balancers put the addresses of nodes into statuses. They are left alone also
 // where a pool contains them, since no pool gives them.
 func TestA14NodeAddressesAreForeign(t *testing.T) {

@@ -41,9 +41,10 @@ func (e *entry) isThe(service *cluster.Service) bool {
 	return e.service.Name == service.Name && e.service.UID == service.UID
 }
 
-// claims is true if the entry has a right to the address, and does not only still have it in its status.
+// claims is true if the entry has a right to the address, and does not only still have it in its status. What another
+// program has written there gives none: nobody loses an address to it (rule P5).
 func (e *entry) claims(address netip.Addr) bool {
-	return contains(e.wanted, address) || contains(e.stored, address) || slices.Contains(e.foreign, address)
+	return contains(e.wanted, address) || contains(e.stored, address)
 }
 
 // rival is who claims the address and cannot have it together with the Service; nil if nobody is. Of those that claim an
