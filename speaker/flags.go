@@ -50,7 +50,7 @@ func parseFlags(args []string) (*flags, error) {
 	set.StringVar(&f.loadBalancerClass, "load-balancer-class", v1beta1.LoadBalancerClass, "spec.loadBalancerClass of the Services that are ours")
 	set.BoolVar(&f.defaultClass, "default", true, "serve Services without spec.loadBalancerClass too")
 	set.StringSliceVar(&f.leaveTaints, "leave-taints", compile.DefaultLeaveTaints(), "keys of taints with which a node leaves; as the controller has it")
-	set.BoolVar(&f.ignoreLabel, "ignore-exclude-label", false, "node.kubernetes.io/exclude-from-external-load-balancers means nothing; as the controller has it")
+	set.BoolVar(&f.ignoreLabel, "ignore-exclude-label", false, "node.kubernetes.io/exclude-from-external-load-balancers means nothing; as for the controller")
 	set.StringVar(&f.proxyHealth, "kube-proxy-livez", "http://127.0.0.1:10256/livez", "kube-proxy's health endpoint")
 	set.StringVar(&f.proxyMetrics, "kube-proxy-metrics", "http://127.0.0.1:10249/metrics", "kube-proxy's metrics endpoint")
 	set.IntVarP(&f.verbosity, "verbosity", "v", 0, "0: what changed; 1: also what was considered")

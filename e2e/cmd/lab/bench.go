@@ -41,6 +41,8 @@ func parseBench(name string, args []string) (measure, error) {
 	switch name {
 	case "failover-node":
 		return parseFailover(flags, args)
+	case "false-takeover":
+		return parseTakeover(flags, args)
 	case "first-answer":
 		return parseFirstAnswer(flags, args)
 	case "allocate":
@@ -82,6 +84,24 @@ func parseFailover(flags *flag.FlagSet, args []string) (measure, error) {
 	}
 	return func(ctx context.Context, options bench.Options) error {
 		return bench.FailoverNode(ctx, options, wanted)
+	}, nil
+}
+
+func parseTakeover(flags *flag.FlagSet, args []string) (measure, error) {
+	var wanted bench.Takeover
+	flags.IntVar(&wanted.Nodes, "nodes", 3, "how many nodes")
+	flags.IntVar(&wanted.Addresses, "addresses", 100, "how many addresses")
+	flags.IntVar(&wanted.Loss, "loss", 5, "how many of 100 frames are lost")
+	flags.IntVar(&wanted.Burners, "burners", 4, "how many processes use the processors")
+	flags.DurationVar(&wanted.For, "for", time.Minute, "for how long, in all")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if wanted.Nodes < 2 || wanted.Addresses < 1 || wanted.Addresses > bench.MostAddresses || wanted.Loss < 0 || wanted.Loss > 100 {
+		return nil, fmt.Errorf("there must be two nodes or more, 1 to %d addresses, and a loss of 0 to 100", bench.MostAddresses)
+	}
+	return func(ctx context.Context, options bench.Options) error {
+		return bench.FalseTakeover(ctx, options, wanted)
 	}, nil
 }
 

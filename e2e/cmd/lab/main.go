@@ -23,6 +23,7 @@ const usage = `usage: lab build
        lab shell [-nodes N] [-proxy nftables|iptables] [-berth] [-containers] [COMMAND...]
        lab demo
        lab bench failover-node [-nodes N] [-addresses N] [-trials N] [-cause cut|link]
+       lab bench false-takeover [-nodes N] [-addresses N] [-loss PERCENT] [-burners N] [-for DURATION]
        lab bench first-answer [-nodes N] [-trials N]
        lab bench allocate [-services N]
        lab bench restart [-services N]
