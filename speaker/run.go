@@ -35,6 +35,9 @@ import (
 // joinGrace is how long a speaker that has just started waits for the others it knows of before it decides alone.
 const joinGrace = 2 * time.Second
 
+// proxyGrace is how long a speaker that is back waits for its proxy's word, before it says that it has none.
+const proxyGrace = 4 * time.Second
+
 // speaker is the process: every part, wired together.
 type speaker struct {
 	options *flags
@@ -177,7 +180,8 @@ func (s *speaker) assemble(id identity) error {
 	s.ring, err = gossip.New(gossip.Options{
 		Node: s.options.node, Bind: netip.AddrPortFrom(id.address, s.options.gossipPort), Keys: id.keys, Label: id.label,
 		Known: s.directory.known, Allowed: s.directory.allowed, Beat: s.watch.Heard,
-		Log: s.log,
+		Leaving: s.leaving,
+		Log:     s.log,
 	})
 	if err != nil {
 		return err
@@ -244,22 +248,43 @@ func (s *speaker) settle(ctx context.Context) error {
 		return nil
 	case <-s.links.Listed():
 	}
+	grace, cancel := context.WithTimeout(ctx, joinGrace)
+	defer cancel()
+	// Until it speaks the others hold what it said before it was restarted. So it speaks when it can do what it did then.
+	s.await(grace, func() bool { return s.ring.Met() || len(s.directory.known()) <= 1 })
+	if s.ring.Returned() != nil {
+		proxied, cancel := context.WithTimeout(ctx, proxyGrace)
+		defer cancel()
+		s.await(proxied, s.watcher.Up)
+	}
 	s.facts.tell()
-	s.meet(ctx)
-	s.settling.Begin(s.others())
+	s.ring.Speak()
+	s.await(grace, s.metAll)
+	s.settling.Begin(s.others(), s.ring.Returned())
 	s.facts.tell()
 	s.joined.Store(true)
 	s.loop.Wake()
 	return nil
 }
 
-// meet waits until every speaker known of is a member, for as long as the grace allows.
-func (s *speaker) meet(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, joinGrace)
-	defer cancel()
+// leaving is true if this node leaves, so that its speaker will not be back (rule E6).
+func (s *speaker) leaving() bool {
+	if !s.synced.Load() {
+		return false
+	}
+	for _, node := range s.store.Snapshot(cluster.Facts{}, time.Now()).Nodes {
+		if node.Name == s.options.node {
+			return node.Leaving != nil
+		}
+	}
+	return true // its Node is gone
+}
+
+// await waits until something holds, or the context ends.
+func (s *speaker) await(ctx context.Context, holds func() bool) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for !s.metAll() {
+	for !holds() {
 		select {
 		case <-ctx.Done():
 			return

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-
 	"github.com/berthlb/berth/e2e/lab"
 	"github.com/berthlb/berth/e2e/lab/frames"
 )
@@ -169,4 +168,3 @@ func (b *Bench) showThatTheyCount(ctx context.Context, owners map[netip.Addr]str
 	b.printf("bench false-takeover/control %d count\n", changes)
 	return nil
 }
-

@@ -25,15 +25,20 @@ type Settling struct {
 func NewSettling(delays func() []time.Duration) *Settling { return &Settling{delays: delays} }
 
 // Begin says that this speaker has met the others, and starts to count. Where none of them is settled it is settled from
-// the start: the cluster starts, or it is the first node.
-func (s *Settling) Begin(others map[string]*cluster.Member) {
+// the start: the cluster starts, or it is the first node. returned is what it said of itself before a restart that it had
+// announced; nil without one. Then it goes on from there: to restart is not to come back (rule E5).
+func (s *Settling) Begin(others map[string]*cluster.Member, returned *cluster.Member) {
 	settled := true
 	for _, other := range others {
 		settled = settled && !other.Settled
 	}
+	began := time.Now()
+	if returned != nil {
+		settled, began = settled || returned.Settled, began.Add(-returned.Outlived)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.began, s.settled = time.Now(), settled
+	s.began, s.settled = began, settled
 }
 
 // Now is what a node says of itself: that it is settled, or which of the delays in use it has outlived.

@@ -20,7 +20,7 @@ func TestF77SettlingCountsOwnTime(t *testing.T) {
 		if settled, outlived := settling.Now(); settled || outlived != 0 {
 			t.Errorf("before it has begun: settled %t, outlived %s", settled, outlived)
 		}
-		settling.Begin(map[string]*cluster.Member{"n2": {Node: "n2", Settled: true}, "n3": {Node: "n3"}})
+		settling.Begin(map[string]*cluster.Member{"n2": {Node: "n2", Settled: true}, "n3": {Node: "n3"}}, nil)
 		start, changes, done := time.Now(), 0, make(chan error)
 		go func() { done <- settling.Run(ctx, func() { changes++ }) }()
 		for _, moment := range []struct {
@@ -53,19 +53,24 @@ func TestF77SettlingCountsOwnTime(t *testing.T) {
 func TestTheFirstIsSettled(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason string
-		others map[string]*cluster.Member
-		want   bool
+		reason   string
+		others   map[string]*cluster.Member
+		returned *cluster.Member
+		want     bool
 	}{
 		"Alone":   {reason: "there is no other", want: true},
 		"Start":   {reason: "the others start too", others: map[string]*cluster.Member{"n2": {Node: "n2"}}, want: true},
 		"Another": {reason: "one was there before", others: map[string]*cluster.Member{"n2": {Node: "n2", Settled: true}}, want: false},
+		"Restarted": {
+			reason: "it was settled when it said that it would be back", want: true,
+			others: map[string]*cluster.Member{"n2": {Node: "n2", Settled: true}}, returned: &cluster.Member{Node: "n1", Settled: true},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			settling := agent.NewSettling(func() []time.Duration { return nil })
-			settling.Begin(c.others)
+			settling.Begin(c.others, c.returned)
 			if settled, _ := settling.Now(); settled != c.want {
 				t.Errorf("%s: settled %t", c.reason, settled)
 			}

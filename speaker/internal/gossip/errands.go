@@ -90,10 +90,13 @@ func (r *Ring) runErrands(ctx context.Context) {
 			return
 		case <-r.errands.noted:
 		}
-		all, one, welcome := r.errands.take()
 		r.mu.Lock()
-		own, members := r.roster.own, slices.Sorted(maps.Keys(r.roster.live))
+		own, members, silent := r.roster.own, slices.Sorted(maps.Keys(r.roster.live)), r.roster.silent
 		r.mu.Unlock()
+		if silent {
+			continue // what is noted is sent when Speak notes more
+		}
+		all, one, welcome := r.errands.take()
 		facts := encode(kindFacts, own)
 		switch {
 		case all && len(facts) <= direct:

@@ -31,12 +31,17 @@ type Options struct {
 	Known func() map[string][]netip.AddrPort
 	// Allowed is true if a node of that name exists and has that address: only then does a member count (rule E4).
 	Allowed func(name string, address netip.Addr) bool
+	// Leaving is true if this speaker does not come back when it ends (rule E6). May be nil: it does.
+	Leaving func() bool
 	// Beat is called for every heartbeat of a member; it must not block. May be nil.
 	Beat func(node string)
 
 	paceOf    func(now pace, members int) pace
 	transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
 }
+
+// leaveTimeout is how long leaving may take.
+const leaveTimeout = 500 * time.Millisecond
 
 // Keys are the keys of the ring, 32 bytes each. The first encrypts, all decrypt. They are not printed.
 type Keys [][]byte
@@ -62,6 +67,7 @@ type Ring struct {
 	mu     sync.Mutex // guards roster and touch; never held while calling memberlist or wake
 	roster *roster
 	touch  touch
+	met    bool
 
 	listMu  sync.Mutex // guards those below; never held while calling memberlist or wake
 	list    *memberlist.Memberlist
@@ -95,6 +101,7 @@ func New(options Options) (*Ring, error) {
 		roster:  newRoster(options.Node, born),
 		errands: newErrands(),
 	}
+	r.roster.silent = true
 	r.queue = &memberlist.TransmitLimitedQueue{RetransmitMult: retransmit, NumNodes: r.size}
 	if err := r.open(options.paceOf(pace{}, len(options.Known())), options.Bind); err != nil {
 		return nil, err
@@ -116,6 +123,30 @@ func (r *Ring) Epoch() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.roster.epoch
+}
+
+// Speak has this node say of itself what SetFacts is given. Until then the others go by what it said before it was
+// restarted, if they do (rule E5).
+func (r *Ring) Speak() {
+	r.mu.Lock()
+	r.roster.silent = false
+	r.mu.Unlock()
+	r.tell()
+}
+
+// Met is true once this speaker knows what another one knew of all.
+func (r *Ring) Met() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.met
+}
+
+// Returned is what this node said of itself before it was restarted, as the others remember it; nil if they do not, or if
+// it did not say that it would be back (rules E5, E8). It is known once another member has been met.
+func (r *Ring) Returned() *cluster.Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.roster.returned
 }
 
 // SetFacts says what this node says of itself from now on. The others hear it within a second if it has changed.
@@ -192,7 +223,7 @@ func (r *Ring) Leave(timeout time.Duration) error {
 }
 
 // Run keeps the ring together until ctx ends. wake is called after every change of Members, Epoch or InTouch; it must not
-// block. Ending Run is not leaving (rule E5): the port is closed, and that is all.
+// block. At its end the others hear that this speaker restarts, or that it leaves if Leaving says so (rule E5).
 func (r *Ring) Run(ctx context.Context, wake func()) error {
 	r.wake.Store(&wake)
 	r.mu.Lock()
@@ -207,7 +238,33 @@ func (r *Ring) Run(ctx context.Context, wake func()) error {
 	running.Go(func() { r.runErrands(ctx) })
 	running.Go(func() { r.rejoin(ctx) })
 	<-ctx.Done()
+	r.takeLeave()
 	return nil
+}
+
+// takeLeave says to the others how this speaker ends: that it will be back, so that they hold its rank, or that it leaves.
+func (r *Ring) takeLeave() {
+	if r.options.Leaving != nil && r.options.Leaving() {
+		if err := r.Leave(leaveTimeout); err != nil {
+			r.log.V(1).Info("leaving failed", "error", err.Error())
+		}
+		return
+	}
+	r.mu.Lock()
+	own := r.roster.own.member()
+	own.Restarting = true
+	changed := r.roster.setOwn(*own) && !r.roster.silent
+	message, members := encode(kindFacts, r.roster.own), slices.Sorted(maps.Keys(r.roster.live))
+	r.mu.Unlock()
+	if !changed {
+		return
+	}
+	list := r.current()
+	for range 2 { // a datagram may be lost, and there is no time for gossip
+		for _, node := range r.nodes(members) {
+			r.told(node, list.SendBestEffort(node, message))
+		}
+	}
 }
 
 // changed wakes whoever waits for news.

@@ -87,8 +87,16 @@ func (c *cloud) options(number byte) gossip.Options {
 	}
 }
 
-// start starts a speaker and makes it known.
+// start starts a speaker, makes it known, and has it speak.
 func (c *cloud) start(options gossip.Options) *speaker {
+	c.t.Helper()
+	s := c.startSilent(options)
+	s.Speak()
+	return s
+}
+
+// startSilent starts a speaker that says nothing of itself yet.
+func (c *cloud) startSilent(options gossip.Options) *speaker {
 	c.t.Helper()
 	s := &speaker{name: options.Node, woken: make(chan struct{}, 1), link: &gossip.Cut{}}
 	options.Through(s.link)
@@ -132,6 +140,23 @@ func (s *speaker) await(t *testing.T, what string, within time.Duration, holds f
 	return time.Since(began)
 }
 
+// keeps fails if what a speaker is woken to within some time does not hold.
+func (s *speaker) keeps(t *testing.T, what string, length time.Duration, holds func(*speaker) bool) {
+	t.Helper()
+	end := time.After(length)
+	for {
+		if !holds(s) {
+			t.Errorf("%s has not kept %s; it has %v", s.name, what, s.names())
+			return
+		}
+		select {
+		case <-s.woken:
+		case <-end:
+			return
+		}
+	}
+}
+
 // names are the members a speaker sees.
 func (s *speaker) names() []string {
 	var names []string
@@ -165,7 +190,7 @@ func (c *cloud) meet(count byte) []*speaker {
 // said is what a member says in these tests.
 func said(node string) cluster.Member {
 	return cluster.Member{
-		Node: node, ProxyReady: true, Stale: true, Restarting: true, Versions: []int{1, 2},
+		Node: node, ProxyReady: true, Stale: true, Versions: []int{1, 2},
 		Links: []cluster.Link{{
 			Name: "eth0", Index: 7, MAC: [6]byte{2, 0, 0, 0, 0, 1}, IPv4: true,
 			Subnets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")},
@@ -217,6 +242,7 @@ func TestADeathIsNoticed(t *testing.T) {
 	t.Parallel()
 	all := newCloud(t).meet(5)
 	epoch := all[0].Epoch()
+	all[4].link.Set(true) // else it would say that it will be back
 	all[4].stop()
 	for _, s := range all[:4] {
 		t.Logf("%s noticed after %s", s.name, s.await(t, "n5 is dead", 5*time.Second, sees("n1", "n2", "n3", "n4")))
@@ -279,6 +305,36 @@ func TestBeats(t *testing.T) {
 	if diff := cmp.Diff([]string{"n1 to n2", "n3 to n2"}, got); diff != "" {
 		t.Errorf("beats (-want +got):\n%s", diff)
 	}
+}
+
+// TestARestartIsHeld is rule E5: a speaker that ends is held for a member, with what it said, until it speaks again.
+func TestARestartIsHeld(t *testing.T) {
+	t.Parallel()
+	cloud := newCloud(t)
+	all := cloud.meet(3)
+	facts := said("n3")
+	all[2].SetFacts(facts)
+	all[0].await(t, "what n3 says", time.Second, hears(facts))
+	bind := all[2].Address()
+	all[2].stop()
+	restarting := facts
+	restarting.Restarting = true
+	all[0].await(t, "that n3 will be back", time.Second, hears(restarting))
+	for _, s := range all[:2] { // memberlist finds it dead meanwhile
+		s.keeps(t, "what n3 said", 2*time.Second, hears(restarting))
+	}
+	options := cloud.options(3)
+	options.Bind = bind
+	again := cloud.startSilent(options)
+	again.await(t, "that it is back", 5*time.Second, func(s *speaker) bool { return s.Returned() != nil })
+	if !hears(restarting)(all[0]) {
+		t.Errorf("n3 has not spoken yet, and n1 knows %v", all[0].Members()["n3"])
+	}
+	now := said("n3")
+	now.Stale = false
+	again.SetFacts(now)
+	again.Speak()
+	all[0].await(t, "what n3 says now", time.Second, hears(now))
 }
 
 func TestLeavingIsHeardAtOnce(t *testing.T) {

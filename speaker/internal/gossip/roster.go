@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/berthlb/berth/internal/cluster"
 )
@@ -14,6 +15,11 @@ import (
 type roster struct {
 	self string
 	own  news // what this node says
+	// silent is true while this node says nothing of itself: the others go by what it said before it was restarted.
+	silent bool
+	now    func() time.Time
+	// returned is what this node said before it was restarted; nil if it did not say that it would be.
+	returned *cluster.Member
 	// refuted is the highest version of its own with which this node was held for down.
 	refuted uint64
 
@@ -33,7 +39,12 @@ type alive struct {
 	// generation is that of the memberlist that last saw it. A member not yet seen by the newest is carried over from the one
 	// before.
 	generation int
+	// gone is true if it does not live, but said that it would be back, and it is not too late for that.
+	gone bool
 }
+
+// holds is how long the rank of a speaker is held that said it would be back (rule E5).
+const holds = 10 * time.Second
 
 // saying is the newest thing a node said.
 type saying struct {
@@ -44,11 +55,18 @@ type saying struct {
 	// down is true if the node was found down that had said this version, until it says a higher one.
 	down bool
 	beat uint64 // the number of its last heartbeat
+	// until is how long it counts as a member although it restarts; zero if it does not.
+	until time.Time
+}
+
+// held is true if the speaker restarts and has time for it still.
+func (s *saying) held(now time.Time) bool {
+	return s != nil && s.member != nil && !s.down && now.Before(s.until)
 }
 
 func newRoster(self string, version uint64) *roster {
 	return &roster{
-		self: self, own: newsOf(cluster.Member{Node: self}, version),
+		self: self, own: newsOf(cluster.Member{Node: self}, version), now: time.Now,
 		live: map[string]alive{}, said: map[string]*saying{},
 	}
 }
@@ -76,11 +94,40 @@ func (r *roster) join(name string, address netip.AddrPort, generation int) {
 	r.live[name] = alive{address: address, generation: generation}
 }
 
-// leave takes in, from the memberlist of that generation, that a member is dead or has left.
+// leave takes in, from the memberlist of that generation, that a member is dead or has left. One that restarts stays a
+// member for a while (rule E5).
 func (r *roster) leave(name string, generation int) {
-	if _, lives := r.live[name]; lives && generation == r.generation {
+	a, lives := r.live[name]
+	switch {
+	case !lives || generation != r.generation:
+	case r.said[name].held(r.now()):
+		a.gone = true
+		r.live[name] = a
+	default:
 		r.lose(name)
 	}
+}
+
+// expire lets go those that said that they would be back, and are not. It returns true if there were any.
+func (r *roster) expire() (expired bool) {
+	now := r.now()
+	for name, s := range r.said {
+		if s.until.IsZero() || s.held(now) {
+			continue
+		}
+		s.until = time.Time{}
+		if s.member == nil {
+			continue
+		}
+		expired = true
+		if r.live[name].gone {
+			r.lose(name)
+			continue
+		}
+		s.member = nil // it lives, and has said nothing for all that time but that it restarts
+		r.epoch++
+	}
+	return expired
 }
 
 // lose lets a member go.
@@ -116,7 +163,7 @@ func (r *roster) heardBeat(b beat) bool {
 func (r *roster) carried() int {
 	count := 0
 	for _, a := range r.live {
-		if a.generation != r.generation {
+		if a.generation != r.generation && !a.gone {
 			count++
 		}
 	}
@@ -126,7 +173,7 @@ func (r *roster) carried() int {
 // dropCarried lets those go. It returns true if there were any.
 func (r *roster) dropCarried() (dropped bool) {
 	for name, a := range r.live {
-		if a.generation != r.generation {
+		if a.generation != r.generation && !a.gone {
 			r.lose(name)
 			dropped = true
 		}
@@ -163,7 +210,10 @@ func (r *roster) hearOther(n *news) (changed bool) {
 	if known.down {
 		before = nil // back: what is ours may have been its own meanwhile
 	}
-	known.version, known.member, known.down = n.Version, n.member(), false
+	known.version, known.member, known.down, known.until = n.Version, n.member(), false, time.Time{}
+	if n.Restarting {
+		known.until = r.now().Add(holds)
+	}
 	if _, lives := r.live[n.Node]; !lives {
 		return false
 	}
@@ -175,6 +225,9 @@ func (r *roster) hearOther(n *news) (changed bool) {
 
 // hearOwn takes in what somebody else says about this node.
 func (r *roster) hearOwn(n *news) (repeat bool) {
+	if n.Restarting && n.Version < r.own.Version && r.silent {
+		r.returned = n.member()
+	}
 	if n.Down && n.Version > r.refuted {
 		r.refuted = n.Version
 		r.epoch++ // others may answer for what is ours, until they hear
@@ -194,6 +247,9 @@ func (r *roster) hearDown(n *news) (changed bool) {
 	}
 	known.version, known.down = n.Version, true
 	r.epoch++
+	if r.live[n.Node].gone {
+		r.lose(n.Node) // its speaker was to be back, and now its node has gone too
+	}
 	return true
 }
 
@@ -214,7 +270,7 @@ func (r *roster) missing(known map[string][]netip.AddrPort) []string {
 	var names []string
 	for name := range known {
 		a, lives := r.live[name]
-		lives = lives && a.generation == r.generation
+		lives = lives && a.generation == r.generation && !a.gone
 		if s := r.said[name]; name != r.self && (!lives || s == nil || s.member == nil) {
 			names = append(names, name)
 		}
@@ -235,7 +291,10 @@ func (r *roster) forget(known map[string][]netip.AddrPort) {
 
 // state is everything known: what this node says, and what others that live have said, sorted.
 func (r *roster) state() []news {
-	all := []news{r.own}
+	var all []news
+	if !r.silent {
+		all = append(all, r.own)
+	}
 	for name := range r.live {
 		switch s := r.said[name]; {
 		case s == nil || s.member == nil:

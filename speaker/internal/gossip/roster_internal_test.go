@@ -28,13 +28,32 @@ func address(number byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, number}), 7948)
 }
 
+// lively is a full member that does not restart.
+func lively() cluster.Member {
+	member := full()
+	member.Restarting = false
+	return member
+}
+
 // rosterWith has n1 living, which has said something at version 5.
 func rosterWith() *roster {
 	r := newRoster("self", 100)
 	r.join("n1", address(1), 0)
-	n := newsOf(full(), 5)
+	n := newsOf(lively(), 5)
 	r.hear(&n)
 	return r
+}
+
+// restart has a member say that it will be back.
+func (r *roster) restart(node string, version uint64) {
+	n := news{Node: node, Version: version, Restarting: true}
+	r.hear(&n)
+}
+
+// pass has time pass.
+func (r *roster) pass(length time.Duration) {
+	now := r.now()
+	r.now = func() time.Time { return now.Add(length) }
 }
 
 func (r *roster) names() []string { return slices.Sorted(maps.Keys(r.members(everybody))) }
@@ -67,7 +86,7 @@ func TestWhoIsAMember(t *testing.T) {
 			do: func(r *roster) {
 				r.leave("n1", 0)
 				r.join("n1", address(1), 0)
-				n := newsOf(full(), 5)
+				n := newsOf(lively(), 5)
 				r.hear(&n)
 			},
 		},
@@ -76,7 +95,7 @@ func TestWhoIsAMember(t *testing.T) {
 			do: func(r *roster) {
 				r.leave("n1", 0)
 				r.join("n1", address(1), 0)
-				n := newsOf(full(), 4)
+				n := newsOf(lively(), 4)
 				r.hear(&n)
 			},
 		},
@@ -100,7 +119,7 @@ func TestWhoIsAMember(t *testing.T) {
 			reason: "until it refutes that", want: []string{"n1", "self"},
 			do: func(r *roster) {
 				r.hear(&news{Node: "n1", Version: 5, Down: true})
-				n := newsOf(full(), 6)
+				n := newsOf(lively(), 6)
 				r.hear(&n)
 			},
 		},
@@ -108,7 +127,7 @@ func TestWhoIsAMember(t *testing.T) {
 			reason: "which what it had said before does not", want: []string{"self"},
 			do: func(r *roster) {
 				r.hear(&news{Node: "n1", Version: 5, Down: true})
-				n := newsOf(full(), 5)
+				n := newsOf(lively(), 5)
 				r.hear(&n)
 			},
 		},
@@ -122,8 +141,40 @@ func TestWhoIsAMember(t *testing.T) {
 				r.hear(&news{Node: "n1", Version: 5, Down: true})
 				r.leave("n1", 0)
 				r.join("n1", address(1), 0)
-				n := newsOf(full(), 5)
+				n := newsOf(lively(), 5)
 				r.hear(&n)
+			},
+		},
+		"restarts": {
+			reason: "one that said it would be back is held", want: []string{"n1", "self"},
+			do: func(r *roster) { r.restart("n1", 6); r.leave("n1", 0); r.expire() },
+		},
+		"restarts too long": {
+			reason: "for ten seconds", want: []string{"self"},
+			do: func(r *roster) { r.restart("n1", 6); r.leave("n1", 0); r.pass(holds); r.expire() },
+		},
+		"lives, and restarts too long": {
+			reason: "also if it is seen and says no more", want: []string{"self"},
+			do: func(r *roster) { r.restart("n1", 6); r.pass(holds); r.expire() },
+		},
+		"back from a restart": {
+			reason: "it is back in time", want: []string{"n1", "self"},
+			do: func(r *roster) {
+				r.restart("n1", 6)
+				r.leave("n1", 0)
+				r.join("n1", address(1), 0)
+				n := news{Node: "n1", Version: 7}
+				r.hear(&n)
+				r.pass(holds)
+				r.expire()
+			},
+		},
+		"restarts, and its node goes": {
+			reason: "whoever watches it finds that it will not be back", want: []string{"self"},
+			do: func(r *roster) {
+				r.restart("n1", 6)
+				r.leave("n1", 0)
+				r.hear(&news{Node: "n1", Version: 6, Down: true})
 			},
 		},
 		"self": {
@@ -153,7 +204,7 @@ func TestNameAndAddressBelongTogether(t *testing.T) {
 	}
 	r.leave("n1", 0)
 	r.join("n1", address(66), 0)
-	n := newsOf(full(), 6)
+	n := newsOf(lively(), 6)
 	r.hear(&n)
 	if _, counts := r.members(allowed)["n1"]; counts {
 		t.Error("n1 counts from an address that is not its Node's")
@@ -172,7 +223,7 @@ func TestWhatIsNews(t *testing.T) {
 		changed bool
 		epoch   uint64 // by how much it grows
 	}{
-		"newer, the same": {reason: "nobody is woken for the same facts", news: newsOf(full(), 6)},
+		"newer, the same": {reason: "nobody is woken for the same facts", news: newsOf(lively(), 6)},
 		"newer, other":    {reason: "other facts are told", news: newsOf(other, 6), changed: true},
 		"newer, links":    {reason: "another link is told, and may make announcements necessary", news: newsOf(moved, 6), changed: true, epoch: 1},
 		"as old":          {reason: "what is known is not replaced", news: newsOf(other, 5)},
@@ -305,6 +356,38 @@ func TestDownIsRefuted(t *testing.T) {
 	epoch = r.epoch
 	if _, repeat := r.hear(&news{Node: "self", Version: 100, Down: true}); !repeat || r.own.Version != 101 || r.epoch == epoch {
 		t.Errorf("does not refute: repeat %t, version %d", repeat, r.own.Version)
+	}
+}
+
+// TestReturned: a speaker that was restarted learns what it had said from those who hold its rank, unless it has spoken since.
+func TestReturned(t *testing.T) {
+	t.Parallel()
+	before := newsOf(cluster.Member{Node: "self", Restarting: true, Settled: true}, 50)
+	cases := map[string]struct {
+		reason string
+		said   news
+		silent bool
+		want   bool
+	}{
+		"Restarted": {reason: "it said that it would be back", said: before, silent: true, want: true},
+		"Crashed":   {reason: "it did not", said: newsOf(cluster.Member{Node: "self", Settled: true}, 50), silent: true},
+		"Spoken":    {reason: "it has spoken already", said: before},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoster("self", 100)
+			r.silent = c.silent
+			if _, repeat := r.hear(&c.said); repeat || (r.returned != nil) != c.want {
+				t.Errorf("%s: returned %v, repeat %t", c.reason, r.returned, repeat)
+			}
+			if len(r.state()) != 1 && !c.silent {
+				t.Errorf("%s: says %v", c.reason, r.state())
+			}
+			if len(r.state()) != 0 && c.silent {
+				t.Errorf("%s: silent, and says %v", c.reason, r.state())
+			}
+		})
 	}
 }
 

@@ -61,7 +61,11 @@ func (r *Ring) watchTouch(ctx context.Context) {
 		now := time.Now()
 		r.mu.Lock()
 		paused := r.touch.tick(now)
+		expired := r.roster.expire()
 		r.mu.Unlock()
+		if expired {
+			r.changed()
+		}
 		if paused {
 			r.log.Info("this process was paused, silent until state is exchanged with another speaker", "atMost", outOfTouchFor.String())
 			r.changed()
@@ -73,6 +77,7 @@ func (r *Ring) watchTouch(ctx context.Context) {
 // touched notes that state was exchanged with another speaker.
 func (r *Ring) touched() {
 	r.mu.Lock()
+	r.met = true
 	ended := r.touch.exchanged(time.Now())
 	if ended {
 		r.roster.epoch++ // what is ours may have been elsewhere meanwhile
