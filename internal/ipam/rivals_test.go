@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"go4.org/netipx"
 	"pgregory.net/rapid"
 
 	"github.com/berthlb/berth/internal/cluster"
@@ -67,7 +68,21 @@ func TestRandomRivals(t *testing.T) {
 				})
 			},
 			"forget": func(*rapid.T) { rival(func(r *cluster.Record) { *r = cluster.Record{Addresses: r.Addresses} }) },
-			"":       func(*rapid.T) { atRest(t, b) },
+			"set nodes": func(*rapid.T) {
+				b.setCluster(func(c *ipam.Cluster) {
+					c.Nodes, c.Reservations = nil, nil
+					if rapid.Bool().Draw(t, "node") {
+						c.Nodes = []*cluster.Node{{Name: "n1", Addresses: []netip.Addr{drawAddress(t, 4)}}}
+					}
+					if rapid.Bool().Draw(t, "reserves") {
+						one := drawAddress(t, 4)
+						c.Reservations = []*cluster.Reservation{{
+							Name: "r", UID: "r", Service: cluster.Name{Namespace: "shop", Name: "a"}, Ranges: []netipx.IPRange{netipx.IPRangeFrom(one, one)},
+						}}
+					}
+				})
+			},
+			"": func(*rapid.T) { atRest(t, b) },
 		})
 	})
 }
@@ -106,7 +121,9 @@ func drawPools(t *rapid.T) []*cluster.Pool {
 		texts := []string{drawAddress(t, 4).String(), drawAddress(t, 4).String(), drawAddress(t, 6).String()}
 		p := pool(name, texts...)
 		p.Namespaces = rapid.SampledFrom([][]string{nil, {"shop"}, {"blog"}}).Draw(t, "for")
-		p.Sharing = cluster.AcrossNamespaces
+		p.Sharing = rapid.SampledFrom([]cluster.Sharing{cluster.SameNamespace, cluster.AcrossNamespaces, cluster.Never}).Draw(t, "sharing")
+		p.QuotaPerNamespace = int64(rapid.IntRange(0, 2).Draw(t, "quota"))
+		p.AutoAssign = rapid.IntRange(0, 4).Draw(t, "auto") > 0
 		pools = append(pools, p)
 	}
 	return pools
