@@ -38,6 +38,8 @@ type api struct {
 	// trouble, if set, says what goes wrong with a write: "refuse" (somebody else was faster), "lose" (it does not
 	// arrive and no answer comes), "mute" (it arrives and no answer comes).
 	trouble func(name string) string
+	// beforeList, if set, is called once before Services are listed, with the lock held.
+	beforeList func()
 	// beforePatch, if set, is called before a list of addresses is emptied, with the lock held.
 	beforePatch func()
 }
@@ -228,6 +230,10 @@ type namespaced struct {
 func (n *namespaced) List(_ context.Context, options metav1.ListOptions) (*corev1.ServiceList, error) {
 	n.api.mu.Lock()
 	defer n.api.mu.Unlock()
+	if do := n.api.beforeList; do != nil {
+		n.api.beforeList = nil
+		do()
+	}
 	list := &corev1.ServiceList{}
 	list.ResourceVersion = strconv.Itoa(n.api.version)
 	names := slices.SortedFunc(maps.Keys(n.api.services), func(a, b types.NamespacedName) int {

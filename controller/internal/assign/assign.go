@@ -84,6 +84,7 @@ type known struct {
 	object  *corev1.Service
 	service *cluster.Service
 
+	watched  bool         // the watch has shown a Service of this name, and so will show when it goes
 	given    []netip.Addr // as last written by this process
 	failures int          // of writes, in a row
 	rivalry  rivalry
@@ -139,6 +140,7 @@ func (a *Assigner) Start(ctx context.Context) error {
 	for range writers {
 		running.Go(func() { a.write(ctx) })
 	}
+	a.besides(func() { a.audit(ctx) })
 	a.decide()
 	close(a.jobs)
 	running.Wait()
@@ -247,6 +249,9 @@ func (a *Assigner) saw(object *corev1.Service) bool {
 		return false
 	}
 	now := &known{object: object, service: service}
+	if before != nil {
+		now.watched = before.watched
+	}
 	switch {
 	case before == nil:
 	case before.object.UID == object.UID:

@@ -518,6 +518,31 @@ func TestRivalIsNamedAndNotFought(t *testing.T) {
 	})
 }
 
+// TestNoGhostThatTheWatchNeverShowed: a Service is in the list of a controller that begins, and is gone before a watch that had
+// broken off shows it. No event tells so: the informer has never known it.
+func TestNoGhostThatTheWatchNeverShowed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, api *api) {
+		api.set(lbtest.PoolObject("public", "192.0.2.10"))
+		api.put(object("b", 2))
+		var broken []*feed
+		api.beforeList = func() {
+			broken = api.feeds["Service"]
+			delete(api.feeds, "Service")
+			api.putLocked(object("a", 1))
+		}
+		p := begin(t, api)
+		defer p.stop()
+		api.expect(t, "after the start", map[string]string{"a": "192.0.2.10 Allocated (public)", "b": "PoolFull"})
+		api.mu.Lock()
+		delete(api.services, types.NamespacedName{Namespace: "shop", Name: "a"})
+		api.feeds["Service"] = broken
+		api.mu.Unlock()
+		pass(2 * time.Minute)
+		api.expect(t, "after a has gone", map[string]string{"b": "192.0.2.10 Allocated (public)"})
+	})
+}
+
 // TestAnEditBeforeAListIsEmptiedIsSeen: a list that has another owner too is emptied by a request of its own, which is not
 // bound to the state that was decided about. Its answer has what a user edited meanwhile, and nobody else may tell us.
 func TestAnEditBeforeAListIsEmptiedIsSeen(t *testing.T) {

@@ -16,6 +16,9 @@ import (
 	"github.com/berthlb/berth/internal/kube"
 )
 
+// auditPeriod is how often a look is taken at what the watch has not shown. It is seldom anything.
+const auditPeriod = 30 * time.Second
+
 // Informers gives informers by kind: controller-runtime's cache.
 type Informers interface {
 	GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error)
@@ -133,10 +136,45 @@ func (a *Assigner) services(ctx context.Context, adopted <-chan struct{}) toolsc
 func (a *Assigner) changed(object *corev1.Service) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.beforeFloor(object) || !a.saw(object) {
-		return
+	name := nameOf(object)
+	newer := !a.beforeFloor(object) && a.saw(object)
+	if known := a.known[name]; known != nil {
+		known.watched = true
 	}
-	a.wake([]cluster.Name{nameOf(object)})
+	if newer {
+		a.wake([]cluster.Name{name})
+	}
+}
+
+// audit looks now and then for Services that are known from elsewhere than the watch, and that it has not shown. One that was
+// in the list at the start and gone before a watch that had broken off began anew was never in the informer, which therefore
+// tells nobody that it has gone (rule P15).
+func (a *Assigner) audit(ctx context.Context) {
+	ticker := time.NewTicker(auditPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, name := range a.unwatched() {
+			a.read(ctx, name, func(live *corev1.Service) { a.takeLive(name, live) })
+		}
+	}
+}
+
+// unwatched are the Services that the watch has not shown.
+func (a *Assigner) unwatched() []cluster.Name {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var names []cluster.Name
+	for name, known := range a.known {
+		if !known.watched {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // beforeFloor is true if the list of all Services was newer than this. The caller holds the lock.
