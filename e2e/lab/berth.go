@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -271,6 +272,15 @@ func (l *Lab) ControllerSpace(name string) (*fabric.Space, error) {
 		return nil, err
 	}
 	return controller.host.Space, nil
+}
+
+// ControllerAddress answers the address from which a replica speaks to the API server.
+func (l *Lab) ControllerAddress(name string) (netip.Addr, error) {
+	controller, err := l.controller(name)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return controller.host.Addrs[0], nil
 }
 
 // StartSpeaker starts a node's speaker and waits until it is ready.

@@ -269,12 +269,19 @@ func slowServer(s *Scene, args []string) (string, error) {
 
 // writes prints the write requests that the API server answered.
 func writes(s *Scene, args []string) (string, error) {
-	const usage = "writes [-user USER] [-since MARK] [-match RE]"
-	options, err := parseFlags(args, usage, "user", "since", "match")
+	const usage = "writes [-user USER] [-from CONTROLLER] [-since MARK] [-match RE]"
+	options, err := parseFlags(args, usage, "user", "from", "since", "match")
 	if err != nil {
 		return "", err
 	}
 	filter := audit.Filter{User: options["user"]}
+	if name := options["from"]; name != "" {
+		address, err := s.lab.ControllerAddress(name)
+		if err != nil {
+			return "", err
+		}
+		filter.From = address.String()
+	}
 	if filter.Since, err = s.since(options["since"]); err != nil {
 		return "", err
 	}

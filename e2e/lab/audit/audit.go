@@ -32,6 +32,7 @@ type Write struct {
 	Name      string
 	Code      int // HTTP status of the answer
 	Agent     string
+	From      string // address that the request came from
 }
 
 // String prints a write as the scenes compare it.
@@ -63,6 +64,7 @@ type event struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
 	UserAgent                string    `json:"userAgent"`
+	SourceIPs                []string  `json:"sourceIPs"`
 	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
 }
 
@@ -97,6 +99,9 @@ func (e event) write() Write {
 	if e.ImpersonatedUser != nil {
 		w.User = e.ImpersonatedUser.Username
 	}
+	if len(e.SourceIPs) > 0 {
+		w.From = e.SourceIPs[0]
+	}
 	if e.ObjectRef.Subresource != "" {
 		w.Resource += "/" + e.ObjectRef.Subresource
 	}
@@ -116,6 +121,7 @@ func ParseFile(path string) ([]Write, error) {
 // Filter says which writes are wanted; an empty field wants all.
 type Filter struct {
 	User  string // the whole name, or what follows its last colon
+	From  string // the address that the request came from
 	Since time.Time
 }
 
@@ -123,7 +129,7 @@ type Filter struct {
 func Select(writes []Write, filter Filter) []Write {
 	var wanted []Write
 	for _, w := range writes {
-		if w.Time.Before(filter.Since) || !isUser(w.User, filter.User) {
+		if w.Time.Before(filter.Since) || !isUser(w.User, filter.User) || (filter.From != "" && w.From != filter.From) {
 			continue
 		}
 		wanted = append(wanted, w)

@@ -21,6 +21,7 @@ func TestParse(t *testing.T) {
 	first := audit.Write{
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 1000, time.UTC), User: "system:serviceaccount:berth-system:controller",
 		Verb: "patch", Resource: "services/status", Namespace: "a", Name: "web", Code: 200, Agent: "controller/v0",
+		From: "172.30.0.21",
 	}
 	second := audit.Write{
 		Time: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), User: "system:serviceaccount:berth-system:speaker",
@@ -65,6 +66,9 @@ func TestSelect(t *testing.T) {
 			"create speakers n1 403 system:serviceaccount:berth-system:speaker",
 		}},
 		"ShortUser": {"a ServiceAccount's own name is enough", audit.Filter{User: "controller"}, []string{
+			"patch services/status a/web 200 system:serviceaccount:berth-system:controller",
+		}},
+		"From": {"those that came from an address", audit.Filter{From: "172.30.0.21"}, []string{
 			"patch services/status a/web 200 system:serviceaccount:berth-system:controller",
 		}},
 		"NoSuffix": {"part of a name is not", audit.Filter{User: "troller"}, nil},
