@@ -57,6 +57,14 @@ func (e Endpoints) UsableOn(node string, down func(node string) bool) bool {
 	return found && e[i].usable(e.anyReady(down)) > 0 && !down(node)
 }
 
+// ServingOn is true if an endpoint on that node serves while it terminates.
+func (e Endpoints) ServingOn(node string) bool {
+	i, found := slices.BinarySearchFunc(e, node, func(entry NodeEndpoints, node string) int {
+		return strings.Compare(entry.Node, node)
+	})
+	return found && e[i].Serving > 0
+}
+
 // anyReady is true if an endpoint is ready on a node that is not down.
 func (e Endpoints) anyReady(down func(node string) bool) bool {
 	for _, entry := range e {

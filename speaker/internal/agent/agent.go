@@ -73,6 +73,7 @@ type Agent struct {
 	wake     chan struct{} // of one: somebody changed something
 	urgent   chan struct{} // of one: somebody lost something
 	owned    map[netip.Addr]bool
+	handing  handing
 	reported State
 }
 
@@ -83,6 +84,7 @@ func New(options Options) *Agent {
 		wake:    make(chan struct{}, 1),
 		urgent:  make(chan struct{}, 1),
 		owned:   map[netip.Addr]bool{},
+		handing: handing{},
 	}
 }
 
@@ -153,12 +155,13 @@ func (a *Agent) run(started time.Time) (again time.Time) {
 	claims := table.For(a.Node)
 	a.Gate.Update(a.items(snapshot, claims))
 	open := a.gated(claims)
-	a.Announcer.Set(open)
+	handed, until := a.handOver(table, snapshot, open, started)
+	a.Announcer.Set(slices.Concat(open, handed))
 	a.Announcer.Confirm()
 	a.note(open)
 	a.reported = State{Facts: snapshot.Facts, Have: a.Announcer.Have(), Duration: time.Since(started)}
 	a.Report(a.reported)
-	return table.Again()
+	return earlier(table.Again(), until)
 }
 
 // items are the Services the gate is to watch: those this node owns, and every Local one with an endpoint here. The

@@ -2,6 +2,7 @@ package l2
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -46,10 +47,27 @@ func assign(claims []announce.Claim, links []cluster.Link, routeTo func(netip.Ad
 			of = segmentsOf(allowed(claim.Interfaces, links, family))
 		}
 		for _, segment := range of {
-			duties[place{speaker(claim.Address, segment, routeTo).Name, family}][claim.Address] = claim.Epoch
+			duties[place{speaker(claim.Address, segment, routeTo).Name, family}][claim.Address] = epochOf(claim)
 		}
 	}
 	return duties
+}
+
+// unannounced is the epoch of what is answered for and not announced. The real ones are higher.
+const unannounced = 0
+
+func epochOf(claim announce.Claim) uint64 {
+	if claim.HandedOver {
+		return unannounced
+	}
+	return claim.Epoch
+}
+
+// announced is the part of a duty that is announced.
+func (d duty) announced() duty {
+	part := maps.Clone(d)
+	maps.DeleteFunc(part, func(_ netip.Addr, epoch uint64) bool { return epoch == unannounced })
+	return part
 }
 
 // allowed are the links that may answer (step 1).

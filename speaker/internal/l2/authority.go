@@ -1,6 +1,7 @@
 package l2
 
 import (
+	"maps"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -17,8 +18,17 @@ const confirmedFor = time.Second
 type authority struct {
 	start     time.Time    // times below count from here, on the monotonic clock
 	confirmed atomic.Int64 // the last confirmation in nanoseconds; negative: none yet
-	owned     atomic.Pointer[map[netip.Addr]struct{}]
+	held      atomic.Pointer[map[netip.Addr]standing]
 }
+
+// standing is how this node stands to an address of its claims.
+type standing int
+
+const (
+	owner  standing = iota + 1
+	handed          // it answers until it hears the new owner
+	silent          // it has
+)
 
 func newAuthority() *authority {
 	a := &authority{start: time.Now()}
@@ -27,13 +37,41 @@ func newAuthority() *authority {
 	return a
 }
 
-// own makes the addresses of the claims the owned ones.
+// own makes the addresses of the claims those that may be answered for. One whose new owner was heard stays silent for as
+// long as it is handed over.
 func (a *authority) own(claims []announce.Claim) {
-	owned := make(map[netip.Addr]struct{}, len(claims))
-	for _, claim := range claims {
-		owned[claim.Address] = struct{}{}
+	for {
+		before := a.held.Load()
+		held := make(map[netip.Addr]standing, len(claims))
+		for _, claim := range claims {
+			switch {
+			case !claim.HandedOver:
+				held[claim.Address] = owner
+			case before != nil && (*before)[claim.Address] == silent:
+				held[claim.Address] = silent
+			default:
+				held[claim.Address] = handed
+			}
+		}
+		if a.held.CompareAndSwap(before, &held) {
+			return
+		}
 	}
-	a.owned.Store(&owned)
+}
+
+// heard takes in that another node says it has an address.
+func (a *authority) heard(address netip.Addr) {
+	for {
+		before := a.held.Load()
+		if (*before)[address] != handed {
+			return
+		}
+		held := maps.Clone(*before)
+		held[address] = silent
+		if a.held.CompareAndSwap(before, &held) {
+			return
+		}
+	}
 }
 
 // confirm notes that the agent has just confirmed what is owned.
@@ -45,8 +83,11 @@ func (a *authority) current() bool {
 	return confirmed >= 0 && time.Since(a.start)-time.Duration(confirmed) <= confirmedFor
 }
 
-// owns is true if the newest claims hold the address.
-func (a *authority) owns(address netip.Addr) bool {
-	_, owns := (*a.owned.Load())[address]
-	return owns
+// owns is true if the newest claims hold the address, and it is not handed over.
+func (a *authority) owns(address netip.Addr) bool { return (*a.held.Load())[address] == owner }
+
+// answers is true if requests for the address are answered.
+func (a *authority) answers(address netip.Addr) bool {
+	standing := (*a.held.Load())[address]
+	return standing == owner || standing == handed
 }

@@ -143,7 +143,7 @@ func (p *port) heard(sender [6]byte, source, target netip.Addr, at time.Time) {
 		p.claimed(sender, source)
 		return
 	}
-	if !p.authority.owns(target) {
+	if !p.authority.answers(target) {
 		return
 	}
 	p.metrics.requests.Inc()
@@ -170,10 +170,15 @@ func (p *port) refused(why string, frames int) {
 	}
 }
 
-// claimed counts a claim of an address of ours that none of our own links has made.
+// claimed takes in a claim of an address of ours that none of our own links has made: by whom it was handed to, or by a
+// rival.
 func (p *port) claimed(sender [6]byte, address netip.Addr) {
 	_, own := (*p.macs.Load())[sender]
-	if !own && p.authority.owns(address) {
+	if own {
+		return
+	}
+	p.authority.heard(address)
+	if p.authority.owns(address) {
 		p.metrics.rivals.Inc()
 	}
 }
@@ -188,7 +193,7 @@ func (p *port) announce(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.changed:
-			schedule.Want(*p.duty.Load())
+			schedule.Want(p.duty.Load().announced())
 		case <-timer.C:
 		}
 		if pause, waits := p.announceDue(schedule); waits {

@@ -140,6 +140,40 @@ func TestLossIsSilenceAtOnce(t *testing.T) {
 	})
 }
 
+// TestHandingOver is rule E6: what is handed over is answered for, never announced, until the new owner is heard; and
+// announced again if it comes back, although no epoch has changed.
+func TestHandingOver(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.claim(vip)
+		b.run(50 * time.Millisecond)
+		b.take()
+		handed := []announce.Claim{{Address: vip, Epoch: b.epoch, HandedOver: true}}
+		b.Set(handed)
+		b.run(300 * time.Millisecond)
+		b.ask(vip, 0)
+		if got := b.take(); len(got) != 1 || got[0].to != client {
+			t.Errorf("handing over it sent %v, want one answer", got)
+		}
+		if have := b.Have(); len(have) != 0 {
+			t.Errorf("handing over it says that it answers for %v", have)
+		}
+		heard := <-b.eth0().heard
+		b.eth0().heard <- heard
+		heard([6]byte{2, 9}, vip, vip, time.Now())
+		b.Set(handed) // the agent has run once more
+		b.ask(vip, 0)
+		if got := b.take(); len(got) != 0 {
+			t.Errorf("after the new owner was heard it sent %v", got)
+		}
+		b.Set([]announce.Claim{{Address: vip, Epoch: b.epoch}})
+		b.run(10 * time.Second)
+		if got := b.take(); len(got) != 6 {
+			t.Errorf("back again it announced %d times, want 6", len(got))
+		}
+	})
+}
+
 func TestAnnouncementsOfOthersAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
