@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,9 +20,11 @@ import (
 )
 
 // recorder keeps the claims set last.
-type recorder struct{ claims []announce.Claim }
+type recorder struct {
+	claims atomic.Pointer[[]announce.Claim]
+}
 
-func (r *recorder) Set(claims []announce.Claim) { r.claims = claims }
+func (r *recorder) Set(claims []announce.Claim) { r.claims.Store(&claims) }
 func (r *recorder) Confirm()                    {}
 func (r *recorder) Have() []netip.Addr          { return nil }
 
@@ -79,16 +82,17 @@ func TestHandOver(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- loop.Run(ctx) }()
 				time.Sleep(time.Second)
-				if len(says.claims) != 1 || says.claims[0].HandedOver {
-					t.Fatalf("%s: at first it has the claims %v", c.reason, says.claims)
+				synctest.Wait()
+				if len((*says.claims.Load())) != 1 || (*says.claims.Load())[0].HandedOver {
+					t.Fatalf("%s: at first it has the claims %v", c.reason, (*says.claims.Load()))
 				}
 				store.SetNode(lbtest.NodeObject("n2"))
 				c.lose(store)
 				lost := time.Now()
 				loop.WakeNow()
 				synctest.Wait()
-				for len(says.claims) > 0 && time.Since(lost) < 10*time.Second {
-					if !says.claims[0].HandedOver {
+				for len((*says.claims.Load())) > 0 && time.Since(lost) < 10*time.Second {
+					if !(*says.claims.Load())[0].HandedOver {
 						t.Fatalf("%s: it goes on announcing", c.reason)
 					}
 					time.Sleep(10 * time.Millisecond)

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,13 +22,14 @@ func TestF77SettlingCountsOwnTime(t *testing.T) {
 			t.Errorf("before it has begun: settled %t, outlived %s", settled, outlived)
 		}
 		settling.Begin(map[string]*cluster.Member{"n2": {Node: "n2", Settled: true}, "n3": {Node: "n3"}}, nil)
-		start, changes, done := time.Now(), 0, make(chan error)
-		go func() { done <- settling.Run(ctx, func() { changes++ }) }()
+		var changes atomic.Int32
+		start, done := time.Now(), make(chan error)
+		go func() { done <- settling.Run(ctx, func() { changes.Add(1) }) }()
 		for _, moment := range []struct {
 			at       time.Duration
 			settled  bool
 			outlived time.Duration
-			changes  int
+			changes  int32
 		}{
 			{at: 59 * time.Second},
 			{at: 62 * time.Second, outlived: time.Minute, changes: 1},
@@ -38,8 +40,8 @@ func TestF77SettlingCountsOwnTime(t *testing.T) {
 			time.Sleep(moment.at - time.Since(start)) // in fake time
 			synctest.Wait()
 			settled, outlived := settling.Now()
-			if settled != moment.settled || outlived != moment.outlived || changes != moment.changes {
-				t.Errorf("at %s: settled %t, outlived %s, %d changes; want %+v", moment.at, settled, outlived, changes, moment)
+			if settled != moment.settled || outlived != moment.outlived || changes.Load() != moment.changes {
+				t.Errorf("at %s: settled %t, outlived %s, %d changes; want %+v", moment.at, settled, outlived, changes.Load(), moment)
 			}
 		}
 		cancel()
