@@ -81,7 +81,7 @@ func (t *cutTransport) passStreams() {
 				continue
 			}
 			select {
-			case t.streams <- stream:
+			case t.streams <- cutConn{stream, t.cut}:
 			case <-t.end:
 				_ = stream.Close()
 				return
@@ -119,7 +119,30 @@ func (t *cutTransport) DialTimeout(to string, timeout time.Duration) (net.Conn, 
 	if t.lost(timeout) {
 		return nil, os.ErrDeadlineExceeded
 	}
-	return t.NodeAwareTransport.DialTimeout(to, timeout)
+	return t.through(t.NodeAwareTransport.DialTimeout(to, timeout))
+}
+
+// through has a connection pass the link.
+func (t *cutTransport) through(conn net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return cutConn{conn, t.cut}, nil
+}
+
+// cutConn is a connection over such a link.
+type cutConn struct {
+	net.Conn
+
+	cut *Cut
+}
+
+// Write sends nothing once the link is cut.
+func (c cutConn) Write(bytes []byte) (int, error) {
+	if c.cut.cut.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.Conn.Write(bytes)
 }
 
 // DialAddressTimeout connects.
@@ -127,7 +150,7 @@ func (t *cutTransport) DialAddressTimeout(to memberlist.Address, timeout time.Du
 	if t.lost(timeout) {
 		return nil, os.ErrDeadlineExceeded
 	}
-	return t.NodeAwareTransport.DialAddressTimeout(to, timeout)
+	return t.through(t.NodeAwareTransport.DialAddressTimeout(to, timeout))
 }
 
 // lost waits for the timeout of a connection over a cut link.
