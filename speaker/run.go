@@ -186,6 +186,7 @@ func (s *speaker) assemble(id identity) error {
 	if err != nil {
 		return err
 	}
+	s.registerMembers()
 	s.facts = &facts{
 		node: s.options.node, ring: s.ring, links: s.links, denied: s.denied.Load, proxy: s.watcher, fresh: s.fresh, settling: s.settling,
 		directory: s.directory, gateways: &gateways{list: wire.Gateways, log: s.log},

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // Services lists and watches the Services of a namespace: client-go's.
@@ -37,7 +38,8 @@ func Start(ctx context.Context, services Services) (*Watch, error) {
 		return nil, fmt.Errorf("list Services: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	events, err := services.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	// The API server ends the watch of whoever is slow, as the lab is on a busy machine: it is taken up where it ended.
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, watcher{services})
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watch Services: %w", err)
@@ -48,6 +50,14 @@ func Start(ctx context.Context, services Services) (*Watch, error) {
 	}
 	go w.follow(ctx, events)
 	return w, nil
+}
+
+// watcher is the Services as client-go's RetryWatcher wants them.
+type watcher struct{ services Services }
+
+// WatchWithContext watches.
+func (w watcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return w.services.Watch(ctx, options)
 }
 
 // follow takes in what happens until ctx ends.
