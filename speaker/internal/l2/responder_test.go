@@ -299,7 +299,7 @@ func TestAFailureOnOneLinkDoesNotTouchAnother(t *testing.T) {
 	})
 }
 
-func TestTheRegularCheckRepairsAMissedEvent(t *testing.T) {
+func TestF81TheRegularCheckRepairsAMissedEvent(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
 		b.claim(vip)
