@@ -26,7 +26,7 @@ func Watchers(node string, members map[string]*cluster.Member) []string {
 	var list []ranked
 	seed := election.Seed("watch " + node)
 	for name, member := range members {
-		if name != node && len(paths(member.Links, watched.Links)) > 0 {
+		if name != node && meets(member.Links, watched.Links) {
 			list = append(list, ranked{name, election.Score(seed, election.Seed(name))})
 		}
 	}
@@ -65,6 +65,18 @@ func paths(ours, theirs []cluster.Link) []Path {
 		}
 	}
 	return list
+}
+
+// meets is true if there is such a path.
+func meets(ours, theirs []cluster.Link) bool {
+	for i := range ours {
+		for j := range theirs {
+			if _, _, shared := meet(&ours[i], &theirs[j]); shared {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // meet finds an IPv4 address on each of two links that are in one subnet of ours.

@@ -90,15 +90,30 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-beats.C:
+			changed := w.hasChanged()
+			if changed {
+				w.reset(p)
+			}
 			if len(w.beatTo) > 0 {
 				w.Beat(w.beatTo)
 			}
-			continue
-		case <-w.changed:
-			w.reset(p)
+			if !changed {
+				continue
+			}
 		case <-steps.C:
 		}
 		steps.Reset(w.step(p))
+	}
+}
+
+// hasChanged is true if the members or their links are others. It is asked with every heartbeat and not more often: to work
+// out who watches whom takes the square of the members.
+func (w *Watch) hasChanged() bool {
+	select {
+	case <-w.changed:
+		return true
+	default:
+		return false
 	}
 }
 
