@@ -174,7 +174,12 @@ func (s *speaker) assemble(id identity) error {
 		Members: func() map[string]*cluster.Member { return s.facts.members() },
 		Beat:    func(to []string) { s.ring.SendBeat(to) },
 		Down:    func(node string) { s.ring.Down(node) },
-		Open:    func(link cluster.Link) (watch.Socket, error) { return wire.OpenARP(link) },
+		Open: func(link cluster.Link, family cluster.Family) (watch.Socket, error) {
+			if family == cluster.IPv6 {
+				return wire.OpenNDP(link)
+			}
+			return wire.OpenARP(link)
+		},
 		Metrics: s.registry, Log: s.log.WithName("watch"),
 	})
 	s.ring, err = gossip.New(gossip.Options{

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -28,14 +27,22 @@ type Socket interface {
 // prober asks kernels on links of ours, each of which has a socket of its own for as long as somebody is asked there.
 // Its methods are called by one goroutine; the sockets' own goroutines only call answered.
 type prober struct {
-	open     func(link int) (Socket, error)
+	open     func(at place) (Socket, error)
 	answered func(link int, address netip.Addr, mac [6]byte)
 	log      logr.Logger
 
-	sockets  map[int]*probing
-	troubled map[int]string // the last error of a link, so that it is said once
+	sockets  map[place]*probing
+	troubled map[place]string // the last error of a link, so that it is said once
 	hearing  sync.WaitGroup
 }
+
+// place is where a socket is: a link of ours, by index, in one of the two families.
+type place struct {
+	link   int
+	family cluster.Family
+}
+
+func placeOf(path *Path) place { return place{path.Link, cluster.FamilyOf(path.Address)} }
 
 // probing is a socket in use.
 type probing struct {
@@ -47,35 +54,36 @@ type probing struct {
 
 // set says who is asked from now on. A socket that hears no more is opened again.
 func (p *prober) set(targets []Target) {
-	wanted := map[int][]netip.Addr{}
+	wanted := map[place][]netip.Addr{}
 	for _, target := range targets {
-		for _, path := range target.Paths {
-			wanted[path.Link] = append(wanted[path.Link], path.Address)
+		for i := range target.Paths {
+			at := placeOf(&target.Paths[i])
+			wanted[at] = append(wanted[at], target.Paths[i].Address)
 		}
 	}
-	for link, socket := range p.sockets {
-		if wanted[link] == nil || socket.over() {
-			p.trouble(link, socket.Close())
-			delete(p.sockets, link)
+	for at, socket := range p.sockets {
+		if wanted[at] == nil || socket.over() {
+			p.trouble(at, socket.Close())
+			delete(p.sockets, at)
 		}
 	}
-	for link, addresses := range wanted {
+	for at, addresses := range wanted {
 		slices.SortFunc(addresses, netip.Addr.Compare)
-		p.trouble(link, p.serve(link, addresses))
+		p.trouble(at, p.serve(at, addresses))
 	}
 }
 
 // serve has a link hear these addresses.
-func (p *prober) serve(link int, addresses []netip.Addr) error {
-	socket := p.sockets[link]
+func (p *prober) serve(at place, addresses []netip.Addr) error {
+	socket := p.sockets[at]
 	if socket == nil {
-		opened, err := p.open(link)
+		opened, err := p.open(at)
 		if err != nil {
 			return err
 		}
 		socket = &probing{Socket: opened, ended: make(chan struct{})}
-		p.sockets[link] = socket
-		p.hearing.Go(func() { p.hear(link, socket) })
+		p.sockets[at] = socket
+		p.hearing.Go(func() { p.hear(at.link, socket) })
 	}
 	if slices.Equal(socket.addresses, addresses) {
 		return nil
@@ -108,30 +116,31 @@ func (s *probing) over() bool {
 
 // ask asks.
 func (p *prober) ask(paths []Path) {
-	for _, path := range paths {
-		socket := p.sockets[path.Link]
+	for i := range paths {
+		path, at := &paths[i], placeOf(&paths[i])
+		socket := p.sockets[at]
 		if socket == nil {
 			continue // it cannot be opened, and so is never armed
 		}
-		p.trouble(path.Link, socket.Ask(path.MAC, path.From, path.Address))
+		p.trouble(at, socket.Ask(path.MAC, path.From, path.Address))
 	}
 }
 
 // trouble says once what keeps a link from asking. The link is not armed then, and memberlist alone decides.
-func (p *prober) trouble(link int, err error) {
+func (p *prober) trouble(at place, err error) {
 	if err == nil {
 		return
 	}
-	if text := err.Error(); p.troubled[link] != text {
-		p.troubled[link] = text
-		p.log.Info("cannot ask other nodes' kernels whether they live", "link", link, "error", text)
+	if text := err.Error(); p.troubled[at] != text {
+		p.troubled[at] = text
+		p.log.Info("cannot ask other nodes' kernels whether they live", "link", at.link, "family", at.family.String(), "error", text)
 	}
 }
 
 // close ends all sockets and waits until nothing is heard.
 func (p *prober) close() {
-	for _, link := range slices.Sorted(maps.Keys(p.sockets)) {
-		p.trouble(link, p.sockets[link].Close())
+	for at, socket := range p.sockets {
+		p.trouble(at, socket.Close())
 	}
 	p.hearing.Wait()
 }

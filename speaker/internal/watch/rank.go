@@ -79,16 +79,20 @@ func meets(ours, theirs []cluster.Link) bool {
 	return false
 }
 
-// meet finds an IPv4 address on each of two links that are in one subnet of ours.
+// meet finds addresses by which a kernel on one of two links can ask the one on the other: IPv4 addresses in one subnet of
+// ours, else the links' own link-local ones, if both have addresses in one IPv6 subnet and so are in one segment.
 func meet(ours, theirs *cluster.Link) (from, to netip.Addr, shared bool) {
 	for _, subnet := range ours.Subnets {
-		if !subnet.Addr().Is4() {
-			continue
-		}
-		i, j := slices.IndexFunc(ours.Addresses, subnet.Contains), slices.IndexFunc(theirs.Addresses, subnet.Contains)
-		if i >= 0 && j >= 0 {
-			return ours.Addresses[i], theirs.Addresses[j], true
+		switch {
+		case subnet.Addr().Is4():
+			i, j := slices.IndexFunc(ours.Addresses, subnet.Contains), slices.IndexFunc(theirs.Addresses, subnet.Contains)
+			if i >= 0 && j >= 0 {
+				return ours.Addresses[i], theirs.Addresses[j], true
+			}
+		case subnet.Addr().IsLinkLocalUnicast(): // the same on every link
+		case ours.LinkLocal.IsValid() && theirs.LinkLocal.IsValid() && slices.Contains(theirs.Subnets, subnet):
+			from, to, shared = ours.LinkLocal, theirs.LinkLocal, true
 		}
 	}
-	return netip.Addr{}, netip.Addr{}, false
+	return from, to, shared
 }

@@ -60,3 +60,24 @@ func TestWatchers(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchersOverIPv6: links that have no IPv4 address are in one segment if they share an IPv6 subnet; that of link-local
+// addresses is on every link.
+func TestWatchersOverIPv6(t *testing.T) {
+	t.Parallel()
+	six := func(number int, subnets ...string) *cluster.Member {
+		link := cluster.Link{Name: "eth0", Index: 1, LinkLocal: netip.MustParseAddr(fmt.Sprint("fe80::", number))}
+		for _, subnet := range append(subnets, "fe80::/64") {
+			link.Subnets = append(link.Subnets, netip.MustParsePrefix(subnet))
+		}
+		return &cluster.Member{Node: fmt.Sprint("n", number), Links: []cluster.Link{link}}
+	}
+	members := map[string]*cluster.Member{
+		"n1": six(1, "2001:db8:1::/64"), "n2": six(2, "2001:db8:1::/64"), "n3": six(3, "2001:db8:2::/64"), "n4": six(4),
+	}
+	for name, want := range map[string][]string{"n1": {"n2"}, "n2": {"n1"}, "n3": {}, "n4": {}} {
+		if got := watch.Watchers(name, members); !slices.Equal(got, want) {
+			t.Errorf("%s is watched by %v, want %v", name, got, want)
+		}
+	}
+}

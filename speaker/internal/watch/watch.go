@@ -24,8 +24,8 @@ type Options struct {
 	Beat func(to []string)
 	// Down says to all that one is down.
 	Down func(node string)
-	// Open opens a socket on a link of this node.
-	Open    func(link cluster.Link) (Socket, error)
+	// Open opens a socket on a link of this node, for ARP or neighbour discovery.
+	Open    func(link cluster.Link, family cluster.Family) (Socket, error)
 	Metrics prometheus.Registerer
 	Log     logr.Logger
 }
@@ -79,7 +79,7 @@ func (w *Watch) Heard(node string) {
 
 // Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
-	p := &prober{open: w.openOn, answered: w.answered, log: w.Log, sockets: map[int]*probing{}, troubled: map[int]string{}}
+	p := &prober{open: w.openOn, answered: w.answered, log: w.Log, sockets: map[place]*probing{}, troubled: map[place]string{}}
 	defer p.close()
 	beats := time.NewTicker(beatEvery)
 	defer beats.Stop()
@@ -154,10 +154,10 @@ func (w *Watch) answered(link int, address netip.Addr, mac [6]byte) {
 	w.core.answered(time.Now(), link, address, mac)
 }
 
-func (w *Watch) openOn(link int) (Socket, error) {
-	found, ok := linkOf(w.links, link)
+func (w *Watch) openOn(at place) (Socket, error) {
+	found, ok := linkOf(w.links, at.link)
 	if !ok {
-		return nil, fmt.Errorf("link %d is gone", link)
+		return nil, fmt.Errorf("link %d is gone", at.link)
 	}
-	return w.Open(found)
+	return w.Open(found, at.family)
 }

@@ -79,7 +79,7 @@ func TestADeadNodeIsFoundDown(t *testing.T) {
 			Members: func() map[string]*cluster.Member { return members },
 			Beat:    func(to []string) { beats <- to[0] },
 			Down:    func(node string) { down <- node },
-			Open: func(link cluster.Link) (watch.Socket, error) {
+			Open: func(link cluster.Link, _ cluster.Family) (watch.Socket, error) {
 				if link.Index != 1 {
 					return nil, errors.New("no such link")
 				}

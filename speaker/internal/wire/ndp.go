@@ -208,6 +208,22 @@ func (s *NDPSocket) Announce(address netip.Addr) error {
 	return s.advertise(address, false, everybody, groupMAC(everybody))
 }
 
+// Ask asks the host with that hardware address whether it has an address of its own. Its kernel answers, whatever its
+// programs do; the answer is heard if the address is watched. from is the link-local address of this link.
+func (s *NDPSocket) Ask(to [6]byte, from, address netip.Addr) error {
+	frame, err := frameND(&ndp.NeighborSolicitation{
+		TargetAddress: address,
+		Options:       []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Source, Addr: s.link.MAC[:]}},
+	}, party{s.link.MAC, from}, party{to, address})
+	if err == nil {
+		err = s.send(frame, to)
+	}
+	if err != nil {
+		return fmt.Errorf("ask by NDP for %s on %s: %w", address, s.link.Name, err)
+	}
+	return nil
+}
+
 // advertise sends one advertisement.
 func (s *NDPSocket) advertise(address netip.Addr, solicited bool, to netip.Addr, destination [6]byte) error {
 	frame, err := frameND(&ndp.NeighborAdvertisement{

@@ -326,3 +326,61 @@ func TestALinkThatIsGoneCannotBeOpened(t *testing.T) {
 		t.Error("a link without a link-local address could be opened")
 	}
 }
+
+// TestAKernelAnswersWhatItIsAsked is rule E4: the kernel at the other end of a link answers for its own address, in each
+// family.
+func TestAKernelAnswersWhatItIsAsked(t *testing.T) {
+	t.Parallel()
+	a, b := wiretest.NewNamespace(t), wiretest.NewNamespace(t)
+	a.WithoutDAD()
+	b.WithoutDAD()
+	wiretest.Pair(a, "eth0", b, "eth0")
+	a.AddAddress("eth0", netip.MustParsePrefix("198.51.100.1/24"))
+	b.AddAddress("eth0", netip.MustParsePrefix("198.51.100.2/24"))
+	f := follow(t, a)
+	f.await("eth0 has its addresses", func() bool {
+		return f.has("eth0")() && f.Current()[0].LinkLocal.IsValid() && len(f.Current()[0].Addresses) > 0
+	})
+	link, mac := f.Current()[0], b.MAC("eth0")
+	type asking interface {
+		Watch(addresses []netip.Addr) error
+		Ask(to [6]byte, from, address netip.Addr) error
+		Listen(heard func([6]byte, netip.Addr, netip.Addr, time.Time), refused func(string, int)) error
+		Close() error
+	}
+	cases := map[string]struct {
+		open     func() (asking, error)
+		from, to netip.Addr
+	}{
+		"ARP": {func() (asking, error) { return wire.OpenARP(link) }, netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.2")},
+		"NDP": {func() (asking, error) { return wire.OpenNDP(link) }, link.LinkLocal, b.LinkLocal("eth0")},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ears := newEars(t)
+			var socket asking
+			a.Do(func() (err error) {
+				if socket, err = c.open(); err == nil {
+					err = socket.Watch([]netip.Addr{c.to})
+				}
+				return err
+			})
+			t.Cleanup(func() { _ = socket.Close() })
+			a.Go(func() error {
+				ears.ended <- socket.Listen(func(sender [6]byte, source, target netip.Addr, _ time.Time) {
+					if !target.IsValid() || source == c.to { // the kernel may ask us in turn
+						ears.hear(heard{sender: sender, source: source})
+					}
+				}, ears.count)
+				return nil
+			})
+			if err := socket.Ask(mac, c.from, c.to); err != nil {
+				t.Fatal(err)
+			}
+			if got := ears.next(t); got.sender != mac || got.source != c.to {
+				t.Errorf("heard %v, want that %s is at %x", got, c.to, mac)
+			}
+		})
+	}
+}
