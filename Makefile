@@ -15,11 +15,9 @@ export BERTH_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/berth
 export GOTMPDIR := $(BERTH_CACHE)/tmp
 # A clone that belongs to another user makes git refuse, and Go's stamping of versions fail with it.
 export GOFLAGS := -buildvcs=false -trimpath
-# One setting of cgo for everything: a change of it compiles every library anew. The race detector alone needs it.
+# One setting of cgo for everything, so that it is compiled once; the programs are static. The race detector alone needs it.
 export CGO_ENABLED := 0
 export GOWORK := off
-# One setting everywhere, so that everything is compiled once: the programs are static. The race detector differs.
-export CGO_ENABLED := 0
 # nft and iptables are in sbin, which the PATH of an ordinary user lacks on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
 
