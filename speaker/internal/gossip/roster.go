@@ -57,11 +57,20 @@ type saying struct {
 	beat uint64 // the number of its last heartbeat
 	// until is how long it counts as a member although it restarts; zero if it does not.
 	until time.Time
+	// lapsed is the version with which it said last that it would be back, and was held for long enough. Others that heard it
+	// later still say so.
+	lapsed uint64
 }
 
 // held is true if the speaker restarts and has time for it still.
 func (s *saying) held(now time.Time) bool {
 	return s != nil && s.member != nil && !s.down && now.Before(s.until)
+}
+
+// isNewerThan is true if a news tells nothing beyond what is known. To restart is news once: else speakers that heard it at
+// different times would have each other hold the rank for ever.
+func (s *saying) isNewerThan(n *news) bool {
+	return n.Version < s.version || (n.Version == s.version && (s.member != nil || (n.Restarting && n.Version == s.lapsed)))
 }
 
 func newRoster(self string, version uint64) *roster {
@@ -115,7 +124,7 @@ func (r *roster) expire() (expired bool) {
 		if s.until.IsZero() || s.held(now) {
 			continue
 		}
-		s.until = time.Time{}
+		s.until, s.lapsed = time.Time{}, s.version
 		if s.member == nil {
 			continue
 		}
@@ -203,7 +212,7 @@ func (r *roster) hearOther(n *news) (changed bool) {
 	case known == nil:
 		known = &saying{}
 		r.said[n.Node] = known
-	case n.Version < known.version, n.Version == known.version && known.member != nil:
+	case known.isNewerThan(n):
 		return false
 	}
 	before := known.member

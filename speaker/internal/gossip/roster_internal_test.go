@@ -491,3 +491,36 @@ func TestAProcessAloneIsOutOfTouchForTwoSeconds(t *testing.T) {
 		}
 	}
 }
+
+// TestAHoldIsNotProlonged: what a node said when it was to restart holds its rank once, also where another speaker that
+// heard it later says it again: else two that tell each other would hold for ever the rank of a node whose new speaker
+// lives and never speaks (rules P2, E5).
+func TestAHoldIsNotProlonged(t *testing.T) {
+	t.Parallel()
+	a, b := rosterWith(), rosterWith()
+	a.restart("n1", 6)
+	b.pass(5 * time.Second)
+	a.pass(5 * time.Second)
+	b.restart("n1", 6)
+	for range 10 {
+		for _, r := range []*roster{a, b} {
+			r.pass(5 * time.Second)
+			r.expire()
+		}
+		for _, pair := range [][2]*roster{{a, b}, {b, a}} {
+			for _, n := range pair[0].state() {
+				pair[1].hear(&n)
+			}
+		}
+	}
+	for _, r := range []*roster{a, b} {
+		if slices.Contains(r.names(), "n1") {
+			t.Error("the rank is held after 55 seconds")
+		}
+		n := newsOf(lively(), 7)
+		r.hear(&n)
+		if !slices.Contains(r.names(), "n1") {
+			t.Error("it has spoken, and is no member")
+		}
+	}
+}
