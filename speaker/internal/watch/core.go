@@ -89,7 +89,18 @@ func (c *core) set(now time.Time, targets []Target) {
 			delete(c.watches, name)
 		}
 	}
-	c.due = time.Time{} // whoever changed this calls step at once
+}
+
+// distrust takes in that nothing can be asked or heard for the moment over the paths of which that is said: that no answer
+// comes over them proves nothing until one has come.
+func (c *core) distrust(now time.Time, over func(p *Path) bool) {
+	for _, w := range c.watches {
+		for p, state := range w.paths {
+			if over(&p) {
+				*state = path{began: now, asked: state.asked}
+			}
+		}
+	}
 }
 
 // heard takes in a heartbeat.

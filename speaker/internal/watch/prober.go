@@ -25,10 +25,11 @@ type Socket interface {
 }
 
 // prober asks kernels on links of ours, each of which has a socket of its own for as long as somebody is asked there.
-// Its methods are called by one goroutine; the sockets' own goroutines only call answered.
+// Its methods are called by one goroutine; the sockets' own goroutines only call answered and ended.
 type prober struct {
 	open     func(at place) (Socket, error)
 	answered func(link int, address netip.Addr, mac [6]byte)
+	ended    func(at place) // a socket hears no more
 	log      logr.Logger
 
 	sockets  map[place]*probing
@@ -83,7 +84,7 @@ func (p *prober) serve(at place, addresses []netip.Addr) error {
 		}
 		socket = &probing{Socket: opened, ended: make(chan struct{})}
 		p.sockets[at] = socket
-		p.hearing.Go(func() { p.hear(at.link, socket) })
+		p.hearing.Go(func() { p.hear(at, socket) })
 	}
 	if slices.Equal(socket.addresses, addresses) {
 		return nil
@@ -96,12 +97,15 @@ func (p *prober) serve(at place, addresses []netip.Addr) error {
 }
 
 // hear hands on what a link hears.
-func (p *prober) hear(link int, socket *probing) {
-	defer close(socket.ended)
-	err := socket.Listen(func(sender [6]byte, source, _ netip.Addr, _ time.Time) { p.answered(link, source, sender) },
+func (p *prober) hear(at place, socket *probing) {
+	defer func() {
+		close(socket.ended)
+		p.ended(at)
+	}()
+	err := socket.Listen(func(sender [6]byte, source, _ netip.Addr, _ time.Time) { p.answered(at.link, source, sender) },
 		func(string, int) {})
 	if err != nil {
-		p.log.V(1).Info("hearing what kernels answer has ended", "link", link, "error", err.Error())
+		p.log.V(1).Info("hearing what kernels answer has ended", "link", at.link, "error", err.Error())
 	}
 }
 
@@ -114,16 +118,21 @@ func (s *probing) over() bool {
 	}
 }
 
-// ask asks.
-func (p *prober) ask(paths []Path) {
+// ask asks. unasked are the paths over which it could not.
+func (p *prober) ask(paths []Path) (unasked []Path) {
 	for i := range paths {
 		path, at := &paths[i], placeOf(&paths[i])
 		socket := p.sockets[at]
 		if socket == nil {
-			continue // it cannot be opened, and so is never armed
+			unasked = append(unasked, *path)
+			continue
 		}
-		p.trouble(at, socket.Ask(path.MAC, path.From, path.Address))
+		if err := socket.Ask(path.MAC, path.From, path.Address); err != nil {
+			unasked = append(unasked, *path)
+			p.trouble(at, err)
+		}
 	}
+	return unasked
 }
 
 // trouble says once what keeps a link from asking. The link is not armed then, and memberlist alone decides.

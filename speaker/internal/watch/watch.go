@@ -79,7 +79,10 @@ func (w *Watch) Heard(node string) {
 
 // Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
-	p := &prober{open: w.openOn, answered: w.answered, log: w.Log, sockets: map[place]*probing{}, troubled: map[place]string{}}
+	p := &prober{
+		open: w.openOn, answered: w.answered, ended: w.ended, log: w.Log,
+		sockets: map[place]*probing{}, troubled: map[place]string{},
+	}
 	defer p.close()
 	beats := time.NewTicker(beatEvery)
 	defer beats.Stop()
@@ -138,7 +141,9 @@ func (w *Watch) step(p *prober) time.Duration {
 	w.mu.Lock()
 	ask, down, next := w.core.step(time.Now())
 	w.mu.Unlock()
-	p.ask(ask)
+	if unasked := p.ask(ask); len(unasked) > 0 {
+		w.distrust(func(p *Path) bool { return slices.Contains(unasked, *p) })
+	}
 	slices.Sort(down)
 	for _, node := range down {
 		w.found.Inc()
@@ -152,6 +157,18 @@ func (w *Watch) answered(link int, address netip.Addr, mac [6]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.core.answered(time.Now(), link, address, mac)
+}
+
+// ended has a socket that hears no more opened again, with the next heartbeat.
+func (w *Watch) ended(at place) {
+	w.distrust(func(p *Path) bool { return placeOf(p) == at })
+	w.Changed()
+}
+
+func (w *Watch) distrust(over func(p *Path) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.core.distrust(time.Now(), over)
 }
 
 func (w *Watch) openOn(at place) (Socket, error) {

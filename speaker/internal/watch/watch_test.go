@@ -24,6 +24,7 @@ type kernel struct {
 	watched []netip.Addr
 	mac     [6]byte
 	closed  bool
+	full    bool // nothing can be sent
 }
 
 func (k *kernel) Watch(addresses []netip.Addr) error {
@@ -36,6 +37,9 @@ func (k *kernel) Watch(addresses []netip.Addr) error {
 func (k *kernel) Ask(to [6]byte, _, address netip.Addr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.full {
+		return errors.New("no room")
+	}
 	if k.dead || k.closed || to != k.mac {
 		return nil
 	}
@@ -111,4 +115,57 @@ func TestADeadNodeIsFoundDown(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestWhoCannotAskFindsNobodyDown: a socket of ours that hears nothing any more, or cannot send, says nothing about others,
+// whose speakers may just be restarted (rules E4, P11).
+func TestWhoCannotAskFindsNobodyDown(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*kernel){
+		"hears no more": func(k *kernel) { _ = k.Close() },
+		"cannot send": func(k *kernel) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.full = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				members := map[string]*cluster.Member{"n1": on(1, "192.0.2.0/24"), "n2": on(2, "192.0.2.0/24")}
+				down := make(chan string, 10)
+				var sockets []*kernel
+				w := watch.New(watch.Options{
+					Node: "n1", Metrics: prometheus.NewRegistry(), Log: testr.New(t),
+					Members: func() map[string]*cluster.Member { return members },
+					Beat:    func([]string) {},
+					Down:    func(node string) { down <- node },
+					Open: func(cluster.Link, cluster.Family) (watch.Socket, error) {
+						sockets = append(sockets, &kernel{heard: make(chan netip.Addr, 10), mac: members["n2"].Links[0].MAC})
+						return sockets[len(sockets)-1], nil
+					},
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- w.Run(ctx) }()
+				w.Changed()
+				for range 50 { // five seconds
+					w.Heard("n2")
+					time.Sleep(100 * time.Millisecond)
+				}
+				fail(sockets[0])
+				time.Sleep(5 * time.Second) // without a heartbeat
+				if len(down) != 0 {
+					t.Error("n2 is found down though it was not asked")
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if again := len(sockets) - 1; again > 1 || (name == "hears no more") != (again == 1) {
+					t.Errorf("the socket was opened again %d times", again)
+				}
+			})
+		})
+	}
 }
