@@ -141,8 +141,10 @@ func TestWhoCannotAskFindsNobodyDown(t *testing.T) {
 					Beat:    func([]string) {},
 					Down:    func(node string) { down <- node },
 					Open: func(cluster.Link, cluster.Family) (watch.Socket, error) {
-						sockets = append(sockets, &kernel{heard: make(chan netip.Addr, 10), mac: members["n2"].Links[0].MAC})
-						return sockets[len(sockets)-1], nil
+						k := &kernel{heard: make(chan netip.Addr, 10), mac: members["n2"].Links[0].MAC}
+						k.dead = len(sockets) > 0 // after a flap a switch may pass nothing on for a while
+						sockets = append(sockets, k)
+						return k, nil
 					},
 				})
 				ctx, cancel := context.WithCancel(t.Context())
